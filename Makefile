@@ -1,0 +1,40 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+STORE ?= ./ace-store
+# Pins known to work together. Only names and versions: indexes are the machine's own.
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+
+.PHONY: demo test test-all lint bench clean
+
+# Installed once per change of the requirements; the stamps keep later calls instant.
+.venv/base: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) -e .
+	@touch $@
+
+.venv/dev: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) -e '.[dev]'
+	@touch .venv/base $@
+
+demo: .venv/base
+	$(BIN)/ace-ray demo --store $(STORE)
+
+lint: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest
+
+test-all: lint
+	$(BIN)/pytest -m ''
+
+bench: .venv/dev
+	$(BIN)/python bench/calibration.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

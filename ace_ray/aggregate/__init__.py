@@ -1,0 +1,1 @@
+"""Decide: one actor turns committed records into results and tables with significance."""

@@ -1,0 +1,1 @@
+"""What to look at: benchmarks, their splits and the corruption family."""

@@ -1,0 +1,60 @@
+"""Checks of what callers pass in: every array is checked once, at the public boundary."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ace_ray.arrays import BoolArray, FloatArray, IntArray
+from ace_ray.errors import DataError
+
+
+def as_logits(logits: ArrayLike) -> FloatArray:
+    """Return logits as a finite floating (N, C) array with N >= 1 and C >= 2, without a copy."""
+    z = np.asarray(logits)
+    if not np.issubdtype(z.dtype, np.floating):
+        raise DataError(f"logits: expected floating point, got {z.dtype}; cast with .astype(float)")
+    if z.ndim != 2 or z.shape[0] < 1 or z.shape[1] < 2:
+        raise DataError(f"logits: expected shape (N >= 1, C >= 2), got {z.shape}")
+    # min and max are NaN or infinite exactly when an element is: no temporary of N x C.
+    if not (np.isfinite(z.min()) and np.isfinite(z.max())):
+        bad = int(np.flatnonzero(~np.isfinite(z).all(axis=1))[0])
+        raise DataError(f"logits: NaN or infinite value in row {bad}; drop or repair the row")
+    return z
+
+
+def as_labels(labels: ArrayLike, logits: FloatArray) -> IntArray:
+    """Return labels as integers (N,) in [0, C)."""
+    y = np.asarray(labels)
+    n, c = logits.shape
+    if not np.issubdtype(y.dtype, np.integer):
+        raise DataError(f"labels: expected integers, got {y.dtype}")
+    if y.shape != (n,):
+        raise DataError(f"labels: expected shape ({n},) to match the logits, got {y.shape}")
+    if y.min() < 0 or y.max() >= c:
+        raise DataError(f"labels: expected 0 to {c - 1}, got {y.min()} to {y.max()}")
+    return y
+
+
+def as_weights(weights: ArrayLike | None, n: int) -> FloatArray:
+    """Return sample weights as float64 (N,), ones for None."""
+    if weights is None:
+        return np.ones(n)
+    w = np.asarray(weights, np.float64)
+    if w.shape != (n,):
+        raise DataError(f"weights: expected shape ({n},) to match the logits, got {w.shape}")
+    if not np.isfinite(w).all() or w.min() < 0 or not w.any():
+        raise DataError("weights: expected finite values >= 0 with at least one above 0")
+    return w
+
+
+def as_confidence(confidence: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, BoolArray]:
+    """Return top-1 confidences as float64 in [0, 1] and correctness as bool, same length."""
+    p, hit = np.asarray(confidence, np.float64), np.asarray(correct)
+    if p.ndim != 1 or not len(p):
+        raise DataError(f"confidence: expected a non-empty vector, got shape {p.shape}")
+    if hit.shape != p.shape:
+        raise DataError(f"correct: expected shape {p.shape} to match, got {hit.shape}")
+    if not (p.min() >= 0 and p.max() <= 1):
+        raise DataError(f"confidence: expected values in [0, 1], got {p.min():g} to {p.max():g}")
+    return p, hit.astype(bool)

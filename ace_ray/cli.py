@@ -1,0 +1,365 @@
+"""The command line. Results go to standard output, progress and errors to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from ace_ray import __version__
+from ace_ray.errors import AceRayError, UsageError, nearest
+from ace_ray.progress import say
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _reports_errors(function: Callable[P, R]) -> Callable[P, R]:
+    """Turn the package's errors into one line and an exit code."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except AceRayError as error:
+            say(f"error: {error}")
+            sys.exit(error.exit_code)
+
+    return wrapper
+
+
+_store = click.option("--store", metavar="URI", help="Folder, s3:// or gs://.  [./ace-store]")
+_cpus = click.option("--cpus", type=click.IntRange(min=1), help="CPUs of a local Ray.  [all]")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+_config = click.argument("config", required=False, metavar="[CONFIG]")
+_repair = click.option("--repair", is_flag=True, help="Extract damaged splits again.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ace-ray")
+def main() -> None:
+    r"""Tell how far a classifier's confidence can be trusted under shift, and fix it.
+
+    \b
+    Example:
+      ace-ray demo                       the embedded benchmark, end to end
+      ace-ray plan my.yaml               what would run, what is cached
+      ace-ray run my.yaml --store runs/  everything, resumable
+    """
+
+
+def _configured(path: str | None, store: str | None, cpus: int | None = None) -> Any:
+    from ace_ray.config import load
+
+    overrides: dict[str, Any] = {}
+    if store is not None:
+        overrides["store"] = store
+    if cpus is not None:
+        overrides["resources"] = {"cpus": cpus}
+    return load(path, overrides)
+
+
+def _planned(path: str | None, store: str | None, cpus: int | None, repair: bool = False) -> Any:
+    from ace_ray.plan import make_plan
+    from ace_ray.store import Store
+
+    config = _configured(path, store, cpus)
+    return make_plan(config, Store.open(config.store), repair=repair)
+
+
+def _run(plan: Any, as_json: bool) -> None:
+    from ace_ray.report.render import read_tables
+    from ace_ray.report.text import terminal
+    from ace_ray.run import run
+
+    outcome = run(plan)
+    found = outcome.as_plain()
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        tables = read_tables(plan.store, plan.run_id, list(plan.config.studies))
+        summary = plan.store.read_json(f"{plan.folder}/summary.json")
+        click.echo(f"\n{terminal(tables[0])}\n")
+        for line in summary["sentences"]:
+            click.echo(line)
+        if not found["splits_extracted"] and not found["trials_run"]:
+            click.echo("Nothing was computed: every split and trial was in the store.")
+        click.echo(f"Report: {found['report']}")
+    outcome.check()
+
+
+@main.command()
+@_store
+@_cpus
+@_json
+@_reports_errors
+def demo(store: str | None, cpus: int | None, as_json: bool) -> None:
+    r"""Run the embedded benchmark end to end: images, logits, sweep, tables, report.
+
+    \b
+    Example:
+      ace-ray demo --store /tmp/ace-store
+    """
+    _run(_planned(None, store, cpus), as_json)
+
+
+@main.command()
+@_config
+@_store
+@_cpus
+@_json
+@_reports_errors
+def run(config: str | None, store: str | None, cpus: int | None, as_json: bool) -> None:
+    r"""Run logits, sweep, aggregation and report; what the store has is not computed again.
+
+    \b
+    Example:
+      ace-ray run configs/glyphs-small.yaml --store runs/
+    """
+    _run(_planned(config, store, cpus), as_json)
+
+
+@main.command()
+@_config
+@_store
+@_json
+@_reports_errors
+def plan(config: str | None, store: str | None, as_json: bool) -> None:
+    r"""Say what would run and what is cached; start nothing.
+
+    \b
+    Example:
+      ace-ray plan my.yaml
+    """
+    found = _planned(config, store, None).as_plain()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    todo = found["splits"] - found["splits_cached"]
+    outdated = f" ({found['splits_outdated']} outdated)" if found["splits_outdated"] else ""
+    trials = found["trials"] - found["trials_recorded"]
+    click.echo(
+        f"run     {found['run_id']} in {found['store']}\n"
+        f"logits  {todo} of {found['splits']} splits to extract{outdated}, "
+        f"{found['images_to_do']:,} of {found['images']:,} images; "
+        f"{found['splits_cached']} cached\n"
+        f"sweep   {trials} of {found['trials']} trials to run; "
+        f"{found['trials_recorded']} recorded\n"
+        f"report  {'up to date' if found['finished'] else 'to make'}"
+    )
+
+
+@main.command()
+@_config
+@_store
+@_cpus
+@_repair
+@_json
+@_reports_errors
+def logits(
+    config: str | None, store: str | None, cpus: int | None, repair: bool, as_json: bool
+) -> None:
+    r"""Extract the logit tables that are not committed yet.
+
+    \b
+    Example:
+      ace-ray logits my.yaml --repair
+    """
+    from ace_ray.run import run_logits
+
+    made = _planned(config, store, cpus, repair)
+    with ExitStack() as stack:
+        done = run_logits(made, _session(stack, made))
+    _say_done(as_json, run_id=made.run_id, splits_extracted=done, splits=len(made.units))
+
+
+@main.command()
+@_config
+@_store
+@_cpus
+@_json
+@_reports_errors
+def sweep(config: str | None, store: str | None, cpus: int | None, as_json: bool) -> None:
+    r"""Run the trials that have no record yet; the logits must be committed.
+
+    \b
+    Example:
+      ace-ray sweep my.yaml
+    """
+    from ace_ray.run import Outcome, run_sweep
+
+    made = _planned(config, store, cpus)
+    with ExitStack() as stack:
+        tried, failures = run_sweep(made, _session(stack, made))
+    _say_done(as_json, run_id=made.run_id, trials_run=tried, trials=len(made.specs))
+    Outcome(plan=made, splits_extracted=0, trials_run=tried, failures=failures).check()
+
+
+@main.command()
+@click.argument("run_id", required=False, metavar="[RUN]")
+@_store
+@_json
+@_reports_errors
+def report(run_id: str | None, store: str | None, as_json: bool) -> None:
+    r"""Aggregate a run's records again and write its tables and page.
+
+    \b
+    Example:
+      ace-ray report 3f9a21c07b4e
+    """
+    from ace_ray.run import plan_of_run, run_report
+
+    opened = _opened(store)
+    made = plan_of_run(opened, _find_run(opened, run_id))
+    with ExitStack() as stack:
+        run_report(made, _session(stack, made))
+    _say_done(
+        as_json,
+        run_id=made.run_id,
+        results=opened.locate(f"{made.folder}/results.parquet"),
+        report=opened.locate(f"{made.folder}/report.html"),
+    )
+
+
+@main.command()
+@click.argument("run_id", required=False, metavar="[RUN]")
+@_store
+@_json
+@_reports_errors
+def validate(run_id: str | None, store: str | None, as_json: bool) -> None:
+    r"""Check every file, row count, id, key and digest of a run.
+
+    \b
+    Example:
+      ace-ray validate 3f9a21c07b4e --store runs/
+    """
+    from ace_ray.validate import validate_run
+
+    opened = _opened(store)
+    found_run = _find_run(opened, run_id)
+    checked, problems = validate_run(opened, found_run)
+    if as_json:
+        click.echo(json.dumps({"run_id": found_run, **checked, "problems": problems}))
+    else:
+        click.echo(f"run {found_run}: " + ", ".join(f"{v:,} {k}" for k, v in checked.items()))
+        for problem in problems:
+            say(f"error: {problem}")
+        click.echo(f"{len(problems)} problems" if problems else "everything is as committed")
+    if problems:
+        sys.exit(AceRayError.exit_code)
+
+
+@main.command("ls")
+@click.argument("what", type=click.Choice(["models", "benchmarks", "calibrators", "runs"]))
+@_store
+@_json
+@_reports_errors
+def list_(what: str, store: str | None, as_json: bool) -> None:
+    r"""List what there is to choose from, or the runs in the store.
+
+    \b
+    Example:
+      ace-ray ls runs --store runs/
+    """
+    rows = _listed(what, store)
+    if as_json:
+        click.echo(json.dumps({what: [{"name": name, "about": about} for name, about in rows]}))
+        return
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, about in rows:
+        click.echo(f"{name.ljust(width)}  {about}")
+    if not rows:
+        say(f"no {what}")
+
+
+def _listed(what: str, store: str | None) -> list[tuple[str, str]]:
+    if what == "models":
+        from ace_ray.models.registry import MODELS
+
+        return [(m.name, m.about) for m in MODELS.values()]
+    if what == "benchmarks":
+        from ace_ray.benchmarks.registry import BENCHMARKS
+
+        return [(b.name, b.about) for b in BENCHMARKS.values()]
+    if what == "calibrators":
+        from ace_ray.calibration import CALIBRATORS
+
+        return [(n, (f.__doc__ or "").splitlines()[0]) for n, f in sorted(CALIBRATORS.items())]
+    opened = _opened(store)
+    rows = []
+    for run_id in _runs(opened):
+        config = opened.read_json(f"runs/{run_id}/manifest.json")["config"]
+        state = "complete" if opened.committed(f"runs/{run_id}") else "incomplete"
+        names = (
+            f"{', '.join(config['models'])} on {', '.join(b['name'] for b in config['benchmarks'])}"
+        )
+        rows.append((run_id, f"{state}, {names}"))
+    return rows
+
+
+@main.command()
+@_store
+@_json
+@_reports_errors
+def doctor(store: str | None, as_json: bool) -> None:
+    r"""Say what is missing on this machine, and the remedy.
+
+    \b
+    Example:
+      ace-ray doctor
+    """
+    from ace_ray.doctor import examine
+
+    findings = examine(_configured(None, store).store)
+    if as_json:
+        click.echo(json.dumps({"findings": [f._asdict() for f in findings]}))
+    else:
+        for f in findings:
+            remedy = f"  -> {f.remedy}" if f.remedy else ""
+            click.echo(f"{'ok ' if f.ok else 'BAD'}  {f.what}: {f.found}{remedy}")
+    if not all(f.ok for f in findings):
+        sys.exit(1)
+
+
+def _opened(store: str | None) -> Any:
+    from ace_ray.store import Store
+
+    opened = Store.open(_configured(None, store).store)
+    if not opened.exists:
+        raise UsageError(f"store {opened.uri} does not exist; run `ace-ray demo` or name --store")
+    return opened
+
+
+def _runs(store: Any) -> list[str]:
+    return [r for r in store.names("runs") if store.has(f"runs/{r}/manifest.json")]
+
+
+def _find_run(store: Any, run_id: str | None) -> str:
+    runs = _runs(store)
+    if run_id is None and len(runs) == 1:
+        return runs[0]
+    if run_id is None:
+        raise UsageError(f"which run? store {store.uri} holds: {', '.join(runs) or 'none'}")
+    matches = [r for r in runs if r.startswith(run_id)]
+    if len(matches) != 1:
+        problem = "no run" if not matches else "several runs"
+        raise UsageError(f"{problem} {run_id!r} in store {store.uri}; {nearest(run_id, runs)}")
+    return matches[0]
+
+
+def _session(stack: ExitStack, plan: Any) -> Callable[[], None]:
+    from ace_ray.session import ray_session
+
+    return lambda: stack.enter_context(ray_session(plan.config.resources.cpus))
+
+
+def _say_done(as_json: bool, **found: Any) -> None:
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        click.echo("  ".join(f"{name}: {value}" for name, value in found.items()))

@@ -1,0 +1,227 @@
+"""The configuration: one YAML file, validated once. Precedence: command line, file, default."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+
+import yaml
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from ace_ray.benchmarks.registry import BENCHMARKS
+from ace_ray.calibration import CALIBRATORS
+from ace_ray.errors import ConfigError, nearest
+from ace_ray.models.registry import MODELS
+
+Study: TypeAlias = Literal["severity", "ttest", "alpha"]
+STUDIES: Final[tuple[Study, ...]] = get_args(Study)
+_STRICT: Final = ConfigDict(extra="forbid")
+
+# Strict: "10" is not a number and 1 is not a name. A float may be written as a whole number.
+Name: TypeAlias = Annotated[str, Field(strict=True, min_length=1)]
+Whole: TypeAlias = Annotated[int, Field(strict=True)]
+Positive: TypeAlias = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepConfig:
+    """What Ray Tune sweeps."""
+
+    __pydantic_config__ = _STRICT
+
+    calibrators: tuple[Name, ...] = ("temperature",)
+    difficulty: tuple[Positive, ...] = (10.0,)  # wrong : right of the hard set
+    seeds: tuple[Annotated[Whole, Field(ge=0)], ...] = (1, 2, 3, 4, 5)
+    bins: Annotated[Whole, Field(ge=1, le=1000)] = 25  # of the ECE
+    clip_alpha: Annotated[bool, Field(strict=True)] = True  # keep alpha in [0, 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcesConfig:
+    """What the job may use. Never changes a result."""
+
+    __pydantic_config__ = _STRICT
+
+    cpus: Annotated[Whole, Field(ge=1)] | None = None  # of a local Ray; None: all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkConfig:
+    """A benchmark by name, with its own options."""
+
+    name: str
+    options: Any  # the benchmark's frozen options dataclass
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return the name and all options as plain data."""
+        return {"name": self.name, **plain(self.options)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A run, complete: everything has a default."""
+
+    __pydantic_config__ = _STRICT
+
+    models: tuple[Name, ...] = ("test_resnet.glyphs",)
+    benchmarks: tuple[Name | dict[str, Any], ...] = ("glyphs",)
+    store: Name = "./ace-store"
+    sweep: SweepConfig = field(default_factory=SweepConfig)
+    studies: tuple[Study, ...] = STUDIES
+    resources: ResourcesConfig = field(default_factory=ResourcesConfig)
+
+    def benchmark_configs(self) -> tuple[BenchmarkConfig, ...]:
+        """Return the benchmarks with validated options."""
+        return tuple(_benchmark(entry, i) for i, entry in enumerate(self.benchmarks))
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return the whole configuration as plain data, defaults filled in."""
+        value = plain(self)
+        value["benchmarks"] = [b.as_plain() for b in self.benchmark_configs()]
+        return value
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """Return a dataclass as lists, dicts and scalars, ready for YAML and JSON."""
+
+    def lists(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: lists(v) for key, v in item.items()}
+        return [lists(v) for v in item] if isinstance(item, tuple | list) else item
+
+    converted = lists(asdict(value))
+    assert isinstance(converted, dict)
+    return converted
+
+
+def field_paths(cls: type[Any] = Config, prefix: str = "") -> set[str]:
+    """Return every configuration field as a dotted path."""
+    paths: set[str] = set()
+    for f in fields(cls):
+        nested = {"SweepConfig": SweepConfig, "ResourcesConfig": ResourcesConfig}.get(str(f.type))
+        if nested is not None and is_dataclass(nested):
+            paths |= field_paths(nested, f"{prefix}{f.name}.")
+        else:
+            paths.add(prefix + f.name)
+    return paths
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader, which also refuses a key given twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                line = key_node.start_mark.line + 1
+                raise ConfigError(f"key {key!r} is given twice (line {line}); keep one")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: str | None, overrides: Mapping[str, Any] | None = None) -> Config:
+    """Read and validate a YAML file (None: the embedded benchmark), command-line values on top.
+
+    Raises:
+        ConfigError: With the file, the field, what was found and what would be right.
+    """
+    where = path or "defaults"
+    data: Any = {}
+    if path is not None:
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ConfigError(f"config {path}: no such file") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"config {path}: cannot be read as UTF-8 text ({error})") from None
+        try:
+            # A subclass of SafeLoader: no Python object can be built from a tag.
+            data = yaml.load(text, Loader=_Loader)  # noqa: S506
+        except yaml.YAMLError as error:
+            problem = str(getattr(error, "problem", None) or error).splitlines()[0]
+            mark = getattr(error, "problem_mark", None)
+            line = f" (line {mark.line + 1})" if mark else ""
+            raise ConfigError(f"config {path}{line}: not valid YAML: {problem}") from None
+        except ConfigError as error:
+            raise ConfigError(f"config {path}: {error}") from None
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        raise ConfigError(f"config {where}: expected a mapping of keys, got {_shown(data)}")
+    return load_plain({**data, **(overrides or {})}, f"config {where}")
+
+
+def load_plain(data: Mapping[str, Any], where: str) -> Config:
+    """Validate a configuration that is plain data; `where` names its origin in errors."""
+    return _checked(_validated(Config, data, f"{where}: "), where)
+
+
+def _checked(config: Config, where: str) -> Config:
+    """Check what a type cannot say: names exist, lists are neither empty nor repeat."""
+    lists: dict[str, tuple[Any, ...]] = {
+        "models": config.models,
+        "benchmarks": config.benchmarks,
+        "studies": config.studies,
+        "sweep.calibrators": config.sweep.calibrators,
+        "sweep.difficulty": config.sweep.difficulty,
+        "sweep.seeds": config.sweep.seeds,
+    }
+    for name, values in lists.items():
+        if not values:
+            raise ConfigError(f"{where}: {name} is empty; give at least one or leave it out")
+        if len({repr(v) for v in values}) < len(values):
+            raise ConfigError(f"{where}: {name} repeats a value: {list(values)}")
+    for kind, names, known in (
+        ("models", config.models, MODELS),
+        ("sweep.calibrators", config.sweep.calibrators, CALIBRATORS),
+    ):
+        for value in names:
+            if value not in known:
+                raise ConfigError(f"{where}: {kind}: unknown {value!r}; {nearest(value, known)}")
+    try:
+        config.benchmark_configs()
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return config
+
+
+def _benchmark(entry: str | Mapping[str, Any], position: int) -> BenchmarkConfig:
+    given = {"name": entry} if isinstance(entry, str) else dict(entry)
+    name = given.pop("name", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"benchmarks[{position}]: expected a name or a mapping with `name`")
+    if name not in BENCHMARKS:
+        raise ConfigError(f"benchmarks: unknown {name!r}; {nearest(name, BENCHMARKS)}")
+    options = BENCHMARKS[name].options
+    return BenchmarkConfig(name=name, options=_validated(options, given, f"benchmarks.{name}: "))
+
+
+def _validated(cls: type[Any], data: Mapping[str, Any], prefix: str) -> Any:
+    try:
+        return TypeAdapter(cls).validate_python(data)
+    except ValidationError as error:
+        raise ConfigError(prefix + _explain(error, cls)) from None
+
+
+def _explain(error: ValidationError, cls: type[Any]) -> str:
+    """Return pydantic's first complaint as one line."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    if first["type"] == "unexpected_keyword_argument":
+        owner: type[Any] = SweepConfig if path[:-1] == ["sweep"] else cls
+        owner = ResourcesConfig if path[:-1] == ["resources"] else owner
+        known = [f.name for f in fields(owner)]
+        return f"unknown key {'.'.join(path)!r}; {nearest(path[-1], known)}"
+    known_values = first.get("ctx", {}).get("expected")
+    if first["type"] == "literal_error" and isinstance(first["input"], str) and known_values:
+        names = [n.strip(" '") for n in known_values.replace(" or ", ",").split(",")]
+        return f"{path[0]}: unknown {first['input']!r}; {nearest(first['input'], names)}"
+    message = first["msg"].replace("Input should be", "expected")
+    return f"{'.'.join(path)}: {message}, got {_shown(first['input'])}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

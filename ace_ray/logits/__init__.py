@@ -1,0 +1,1 @@
+"""Look: Ray Data runs every model over every split and commits Parquet logit tables."""

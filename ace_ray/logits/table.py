@@ -1,0 +1,118 @@
+"""The logit table: one Parquet part per shard, readable by anything that reads Parquet."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ace_ray.arrays import FloatArray, IntArray
+from ace_ray.errors import IntegrityError
+from ace_ray.identity import TABLE_SCHEMA, digest
+from ace_ray.store import Store, encode
+
+# What is not derived here enters a part's file metadata under this name, as JSON.
+METADATA: Final = b"ace_ray"
+_REMEDY: Final = "run `ace-ray logits --repair`"
+
+
+class Part(NamedTuple):
+    """A written part, as its commit marker lists it."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class LogitTable(NamedTuple):
+    """A split's logits in memory."""
+
+    sample_id: list[str]
+    label: IntArray
+    logits: FloatArray  # (N, C) float32
+
+
+def encode_part(
+    sample_id: list[str], label: IntArray, logits: FloatArray, metadata: dict[str, Any]
+) -> bytes:
+    """Return a Parquet file of the rows.
+
+    zstd with byte-stream split is smaller and reads faster than the defaults for float logits;
+    page checksums let every reader notice a flipped bit.
+    """
+    tensor = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(logits, np.float32))
+    table = pa.table(
+        {
+            "sample_id": pa.array(sample_id, pa.string()),
+            "label": pa.array(label, pa.int32()),
+            "logits": tensor,
+        }
+    )
+    info = json.dumps({"schema": TABLE_SCHEMA, **metadata}, sort_keys=True, allow_nan=False)
+    table = table.replace_schema_metadata({METADATA: info.encode()})
+    sink = io.BytesIO()
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=False,
+        use_byte_stream_split=["logits.list.element"],
+        write_page_checksum=True,
+    )
+    return sink.getvalue()
+
+
+def describe_part(name: str, rows: int, data: bytes) -> Part:
+    """Return the marker's entry of a part."""
+    return Part(name, rows, len(data), digest(data))
+
+
+def decode_part(store: Store, path: str, columns: list[str] | None = None) -> pa.Table:
+    """Read a part; page checksums are verified."""
+    data = store.read(path)
+    try:
+        return pq.read_table(io.BytesIO(data), columns=columns, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise IntegrityError(
+            f"{store.locate(path)}: damaged Parquet ({reason}); {_REMEDY}"
+        ) from error
+
+
+def split_folder(model: str, benchmark: str, split: str) -> str:
+    """Return where a split's table lies in the store."""
+    return f"logits/model={encode(model)}/benchmark={encode(benchmark)}/split={encode(split)}"
+
+
+def check_sizes(store: Store, folder: str, marker: dict[str, Any]) -> None:
+    """Raise unless every part is there with the size that the marker states."""
+    for part in (Part(**p) for p in marker["parts"]):
+        size = store.size(f"{folder}/{part.name}")
+        if size != part.bytes:
+            found = "missing" if size is None else f"{size:,} bytes"
+            raise IntegrityError(
+                f"{store.locate(folder)}/{part.name}: {found}, expected {part.bytes:,} bytes; "
+                f"{_REMEDY}"
+            )
+
+
+def read_split(store: Store, folder: str, marker: dict[str, Any]) -> LogitTable:
+    """Read a committed split; what does not match its marker raises IntegrityError."""
+    check_sizes(store, folder, marker)
+    tables = [decode_part(store, f"{folder}/{part['name']}") for part in marker["parts"]]
+    table = pa.concat_tables(tables).combine_chunks()
+    if table.num_rows != marker["rows"]:
+        raise IntegrityError(
+            f"{store.locate(folder)}: {table.num_rows:,} rows, "
+            f"expected {marker['rows']:,}; {_REMEDY}"
+        )
+    tensor = table["logits"].combine_chunks()
+    return LogitTable(
+        table["sample_id"].to_pylist(), table["label"].to_numpy(), tensor.to_numpy_ndarray()
+    )

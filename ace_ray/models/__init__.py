@@ -1,0 +1,1 @@
+"""What to look with: models by name, their weights and preprocessing."""

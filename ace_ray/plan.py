@@ -1,0 +1,117 @@
+"""What a configuration asks for and what the store already has. Starts nothing, writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ace_ray.config import Config
+from ace_ray.errors import IntegrityError
+from ace_ray.identity import CALIBRATION_CODE, RESULT, content_key
+from ace_ray.logits.units import State, Unit, plan_units, unit_state
+from ace_ray.report.render import REPORT_CODE
+from ace_ray.store import Store
+from ace_ray.sweep.records import recorded
+from ace_ray.sweep.trial import TrialSpec, specs_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run, unit by unit."""
+
+    config: Config
+    store: Store
+    key: str
+    units: tuple[Unit, ...]
+    states: dict[str, State]  # by unit key
+    specs: dict[str, TrialSpec]  # by trial key
+    recorded: frozenset[str]  # trial keys
+    finished: bool  # results and report are committed and up to date
+
+    @property
+    def run_id(self) -> str:
+        """The run's name in the store: the start of its key."""
+        return self.key[:12]
+
+    @property
+    def folder(self) -> str:
+        """Where the run lies in the store."""
+        return f"runs/{self.run_id}"
+
+    def units_to_do(self) -> list[Unit]:
+        """Units whose logits must be extracted."""
+        return [unit for unit in self.units if self.states[unit.key] != "cached"]
+
+    def trials_to_do(self) -> dict[str, TrialSpec]:
+        """Trials without a record."""
+        return {key: spec for key, spec in self.specs.items() if key not in self.recorded}
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return the counts for people and machines."""
+        todo = self.units_to_do()
+        return {
+            "run_id": self.run_id,
+            "store": self.store.uri,
+            "splits": len(self.units),
+            "splits_cached": len(self.units) - len(todo),
+            "splits_outdated": sum(s == "outdated" for s in self.states.values()),
+            "images": sum(unit.split.rows for unit in self.units),
+            "images_to_do": sum(unit.split.rows for unit in todo),
+            "trials": len(self.specs),
+            "trials_recorded": len(self.specs) - len(self.trials_to_do()),
+            "finished": self.finished,
+        }
+
+
+def make_plan(config: Config, store: Store, *, repair: bool = False) -> Plan:
+    """Compare a configuration with the store.
+
+    Args:
+        config: The run.
+        store: Where to look.
+        repair: Count a damaged split as missing instead of raising.
+
+    Raises:
+        IntegrityError: If a committed split is damaged and `repair` is off.
+    """
+    units = plan_units(config)
+    states: dict[str, State] = {}
+    for unit in units:
+        try:
+            states[unit.key] = unit_state(store, unit)
+        except IntegrityError:
+            if not repair:
+                raise
+            states[unit.key] = "missing"
+    keys = {model: [u.key for u in units if u.model == model] for model in config.models}
+    specs = {spec.key(keys[spec.model]): spec for spec in specs_of(config)}
+    key = content_key(
+        {
+            "config": _results_only(config.as_plain()),
+            "logits": sorted(states),
+            "code": CALIBRATION_CODE,
+        }
+    )
+    marker = store.committed(f"runs/{key[:12]}") if store.exists else None
+    return Plan(
+        config=config,
+        store=store,
+        key=key,
+        units=tuple(units),
+        states=states,
+        specs=specs,
+        recorded=frozenset(recorded(store, key[:12]) & specs.keys()),
+        finished=marker is not None and marker.get("report") == REPORT_CODE,
+    )
+
+
+def _results_only(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the fields of `identity.RESULT` alone."""
+    kept: dict[str, Any] = {}
+    for name, value in config.items():
+        path = prefix + name
+        if path in RESULT:
+            kept[name] = value
+        elif any(known.startswith(f"{path}.") for known in RESULT):
+            kept[name] = _results_only(value, f"{path}.")
+    return kept

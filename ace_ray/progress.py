@@ -1,0 +1,62 @@
+"""Progress of long work on standard error: one live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+_LIVE_SECONDS: Final = 0.2
+_PLAIN_SECONDS: Final = 15.0
+
+
+def say(message: str) -> None:
+    """Print one line for the user; standard output stays free for results."""
+    print(message, file=sys.stderr, flush=True)
+
+
+class Progress:
+    """Counts done units of a known total, with rate and remaining time."""
+
+    def __init__(self, label: str, total: int, unit: str, stream: TextIO | None = None) -> None:
+        self.label, self.total, self.unit = label, total, unit
+        self.stream = stream or sys.stderr
+        self.live = self.stream.isatty()
+        self.done = 0
+
+    def __enter__(self) -> Self:
+        self.start = self.shown = time.monotonic()
+        if not self.live:
+            self._print(f"{self.label}: {self.total:,} {self.unit}")
+        return self
+
+    def advance(self, count: int = 1) -> None:
+        """Count finished units and show them now and then."""
+        self.done += count
+        now = time.monotonic()
+        if now - self.shown >= (_LIVE_SECONDS if self.live else _PLAIN_SECONDS):
+            self.shown = now
+            self._print(self.line(now - self.start), end="" if self.live else "\n")
+
+    def line(self, seconds: float) -> str:
+        """Return the state as text."""
+        rate = self.done / seconds if seconds > 0 else 0.0
+        left = f", {(self.total - self.done) / rate:,.0f} s left" if rate else ""
+        text = f"{self.label}: {self.done:,}/{self.total:,} {self.unit}, {rate:,.0f}/s{left}"
+        return f"\r\x1b[K{text}" if self.live else text
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        seconds = time.monotonic() - self.start
+        clear = "\r\x1b[K" if self.live else ""
+        state = "" if kind is None else " (stopped)"
+        count = f"{self.done:,}/{self.total:,} {self.unit}"
+        self._print(f"{clear}{self.label}: {count} in {seconds:.1f} s{state}")
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        print(text, end=end, file=self.stream, flush=True)

@@ -1,0 +1,1 @@
+"""Show: the tables as text, Markdown, CSV and one self-contained HTML page."""

@@ -1,0 +1,200 @@
+"""The stages one after another. Each reads what the one above committed, and can run alone."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Final
+
+import yaml
+
+from ace_ray.errors import PartialFailure, UsageError
+from ace_ray.identity import digest
+from ace_ray.logits.table import read_split
+from ace_ray.plan import Plan, make_plan
+from ace_ray.progress import Progress, say
+from ace_ray.report.render import REPORT_CODE, render
+from ace_ray.session import ray_session
+from ace_ray.store import MARKER, Store
+from ace_ray.sweep.trial import EvaluationSplit
+
+_VERSIONS: Final = ("ace-ray", "ray", "torch", "timm", "numpy", "scipy", "pyarrow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run did."""
+
+    plan: Plan
+    splits_extracted: int
+    trials_run: int
+    failures: list[str]
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return what `--json` prints."""
+        store, folder = self.plan.store, self.plan.folder
+        return {
+            "run_id": self.plan.run_id,
+            "run_dir": store.locate(folder),
+            "results": store.locate(f"{folder}/results.parquet"),
+            "report": store.locate(f"{folder}/report.html"),
+            "splits_extracted": self.splits_extracted,
+            "splits_cached": len(self.plan.units) - self.splits_extracted,
+            "trials_run": self.trials_run,
+            "trials_cached": len(self.plan.specs) - self.trials_run,
+            "failures": self.failures,
+        }
+
+    def check(self) -> None:
+        """Raise if any trial failed."""
+        if self.failures:
+            more = f" (and {len(self.failures) - 1} more)" if len(self.failures) > 1 else ""
+            raise PartialFailure(
+                f"{len(self.failures)} of {len(self.plan.specs)} trials failed: "
+                f"{self.failures[0]}{more}; all others are kept"
+            )
+
+
+class _Lazy:
+    """Opens the Ray session when the first stage has something to do."""
+
+    def __init__(self, stack: ExitStack, cpus: int | None) -> None:
+        self.open: Callable[[], None] = lambda: stack.enter_context(ray_session(cpus))
+        self.opened = False
+
+    def __call__(self) -> None:
+        if not self.opened:
+            self.open()
+            self.opened = True
+
+
+def run(plan: Plan) -> Outcome:
+    """Run whatever of the plan is not in the store yet."""
+    with ExitStack() as stack:
+        need_ray = _Lazy(stack, plan.config.resources.cpus)
+        extracted = run_logits(plan, need_ray)
+        tried, failures = run_sweep(plan, need_ray)
+        if plan.finished and not extracted and not tried:
+            say("report: up to date, nothing to do")
+        else:
+            run_report(plan, need_ray)
+    return Outcome(plan=plan, splits_extracted=extracted, trials_run=tried, failures=failures)
+
+
+def run_logits(plan: Plan, need_ray: Callable[[], None]) -> int:
+    """Extract what is not committed; return how many splits that was."""
+    todo = plan.units_to_do()
+    if not todo:
+        say(f"logits: all {len(plan.units)} splits cached")
+        return 0
+    from ace_ray.logits.extract import extract
+
+    plan.store.create()
+    images = sum(unit.split.rows for unit in todo)
+    cached = len(plan.units) - len(todo)
+    say(f"logits: {len(todo)} splits to extract, {cached} cached")
+    need_ray()
+    with Progress("logits", images, "images") as progress:
+        extract(plan.store, todo, progress)
+    return len(todo)
+
+
+def run_sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]:
+    """Run the trials without a record; return how many, and a line per failed one."""
+    todo = plan.trials_to_do()
+    _write_manifest(plan)
+    if not todo:
+        say(f"sweep: all {len(plan.specs)} trials recorded")
+        return 0, []
+    say(f"sweep: {len(todo)} trials to run, {len(plan.specs) - len(todo)} recorded")
+    tables = {model: read_tables(plan, model) for model in {s.model for s in todo.values()}}
+    need_ray()
+    from ace_ray.sweep.tuner import run_trials
+
+    with Progress("sweep", len(todo), "trials") as progress:
+        failures = run_trials(plan.store, plan.run_id, todo, tables, progress)
+    return len(todo), failures
+
+
+def run_report(plan: Plan, need_ray: Callable[[], None]) -> None:
+    """Aggregate what is recorded, render it, and commit the run if it is complete."""
+    need_ray()
+    from ace_ray.aggregate.actor import aggregate
+
+    store, folder, studies = plan.store, plan.folder, plan.config.studies
+    missing = aggregate(store, plan.run_id, plan.specs, studies)
+    paths = render(store, plan.run_id, studies)
+    say(f"report: {store.locate(f'{folder}/report.html')}")
+    if missing:
+        return
+    paths += [f"{folder}/results.parquet", f"{folder}/summary.json"]
+    paths += [f"{folder}/tables/{study}.json" for study in studies]
+    digests = {path.removeprefix(f"{folder}/"): digest(store.read(path)) for path in sorted(paths)}
+    store.write_json(
+        f"{folder}/{MARKER}", {"key": plan.key, "report": REPORT_CODE, "files": digests}
+    )
+
+
+def read_tables(plan: Plan, model: str) -> list[EvaluationSplit]:
+    """Read a model's committed logit tables."""
+    splits = []
+    for unit in (u for u in plan.units if u.model == model):
+        marker = plan.store.committed(unit.folder)
+        if marker is None or marker["key"] != unit.key:
+            raise UsageError(
+                f"logits of {model} on {unit.split.benchmark}:{unit.split.name} are not committed; "
+                "run `ace-ray logits` first, or `ace-ray run` for everything"
+            )
+        table = read_split(plan.store, unit.folder, marker)
+        shift = unit.split.corrupted
+        splits.append(
+            EvaluationSplit(
+                unit.split.benchmark,
+                unit.split.name,
+                shift.name if shift else None,
+                shift.severity if shift else None,
+                unit.split.role,
+                table.label,
+                table.logits,
+            )
+        )
+    return splits
+
+
+def _write_manifest(plan: Plan) -> None:
+    """Record what the run is made of; written once, before its first trial."""
+    path = f"{plan.folder}/manifest.json"
+    if plan.store.has(path):
+        return
+    plain = plan.config.as_plain()
+    text = yaml.safe_dump(plain, sort_keys=False)
+    plan.store.write(f"{plan.folder}/config.yaml", text.encode())
+    logits = {unit.folder.removeprefix("logits/"): unit.key for unit in plan.units}
+    plan.store.write_json(
+        path,
+        {
+            "run_id": plan.run_id,
+            "key": plan.key,
+            "config": plain,
+            "logits": logits,
+            "trials": {key: spec.as_plain() for key, spec in plan.specs.items()},
+            "versions": {"python": platform.python_version()} | {n: version(n) for n in _VERSIONS},
+        },
+    )
+
+
+def plan_of_run(store: Store, run_id: str) -> Plan:
+    """Return the plan of a run that is in the store, from its own configuration."""
+    from ace_ray.config import load_plain
+
+    manifest = store.read_json(f"runs/{run_id}/manifest.json")
+    plan = make_plan(load_plain(manifest["config"], f"run {run_id}"), store)
+    if plan.key != manifest["key"]:
+        raise UsageError(
+            f"run {run_id} was made by another version of the model, data or code; "
+            "use `ace-ray run` to make it anew"
+        )
+    return plan

@@ -1,0 +1,76 @@
+"""The Ray session of a command: local by default, the cluster where there is one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from ace_ray.errors import AceRayError
+
+
+@contextmanager
+def ray_session(cpus: int | None = None) -> Iterator[None]:
+    """Connect to Ray and disconnect at the end; a session that is already open is used as it is.
+
+    With `RAY_ADDRESS` set (as in a submitted job) the cluster is used; otherwise a local Ray with
+    `cpus` CPUs is started and stopped.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Tune: our own records are the result; its CSV, TensorBoard and banner are not wanted.
+    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    remote = bool(os.environ.get("RAY_ADDRESS"))
+    if not remote:
+        # The driver's C++ half prints harmless "E" lines to the terminal at its default level.
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    with nullcontext() if remote else _silent_stderr():
+        ray.init(
+            num_cpus=None if remote else cpus,
+            include_dashboard=None if remote else False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Drop what Ray's C++ half prints while it starts; failures still arrive as exceptions."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with Path(os.devnull).open("wb") as sink:
+        os.dup2(sink.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise the package's own error instead of Ray's wrapper around it."""
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        yield
+    except RayError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            inner = cause.cause if isinstance(cause, RayTaskError) else cause
+            if isinstance(inner, AceRayError):
+                raise type(inner)(str(inner).splitlines()[0]) from error
+            cause = cause.__cause__
+        raise

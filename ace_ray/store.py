@@ -1,0 +1,224 @@
+"""The store: files under one root, on any pyarrow filesystem, that appear whole or not at all.
+
+A file is published by one atomic step: a rename where the filesystem has one, a single upload
+where it has not (object stores). A *unit* (several files) is published by its marker: the parts
+are staged under `staging/<key>/`, checked, moved to their place, and exist for readers only once
+`_COMMITTED.json` names them. A crash at any moment leaves the old state or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from pyarrow import ArrowException
+from pyarrow import fs as pafs
+
+from ace_ray.errors import IntegrityError, StoreError
+from ace_ray.identity import canonical_json
+
+FORMAT: Final = 1
+MARKER: Final = "_COMMITTED.json"
+_ROOT_MARKER: Final = "ace-store.json"
+_OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
+
+
+@contextmanager
+def _reported(action: str, where: str) -> Iterator[None]:
+    """Turn what a filesystem raises into one line that names the path."""
+    try:
+        yield
+    except (OSError, ArrowException) as error:
+        # pyarrow's messages repeat the path and may span lines; errno's text says enough.
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise StoreError(
+            f"cannot {action} {where}: {reason}; check the path, its permissions and free space, "
+            "or choose another --store"
+        ) from error
+
+
+def encode(name: str) -> str:
+    """Percent-encode a name for use as one path segment."""
+    return quote(name, safe="")
+
+
+class Store:
+    """A store root. Opening it never writes; `create` does."""
+
+    def __init__(self, filesystem: pafs.FileSystem, root: str, uri: str) -> None:
+        self.filesystem = filesystem
+        self.root = root
+        self.uri = uri
+
+    @classmethod
+    def open(cls, uri: str) -> Store:
+        """Open a local path or an `s3://`, `gs://`, `abfs://` URI.
+
+        Raises:
+            StoreError: If the folder exists and belongs to something else.
+        """
+        if "://" not in uri:
+            # Absolute: workers of a cluster have another working directory.
+            uri = str(Path(uri).expanduser().absolute())
+        with _reported("open store", uri):
+            if "://" in uri:
+                try:
+                    filesystem, root = pafs.FileSystem.from_uri(uri)
+                except (ValueError, ArrowException) as error:
+                    raise StoreError(
+                        f"cannot open store {uri}: {str(error).splitlines()[0]}; "
+                        "use a local path, s3://bucket/prefix, gs:// or abfs://"
+                    ) from error
+            else:
+                filesystem, root = pafs.LocalFileSystem(), uri
+            store = cls(filesystem, root.rstrip("/"), uri)
+            info = filesystem.get_file_info(store.root)
+            if info.type == pafs.FileType.File:
+                raise StoreError(f"store {uri} is a file; choose a folder with --store")
+            if info.type == pafs.FileType.Directory and not store.exists:
+                entries = sorted(e.base_name for e in store._entries(""))
+                if entries:
+                    raise StoreError(
+                        f"store {uri} is not an ace-ray store: it holds {len(entries)} entries "
+                        f"({', '.join(entries[:3])}) and no {_ROOT_MARKER}; "
+                        "choose a new or empty folder with --store"
+                    )
+        if store.exists:
+            store._check_format()
+        return store
+
+    @property
+    def exists(self) -> bool:
+        """Whether the store has been created."""
+        return self.has(_ROOT_MARKER)
+
+    def _check_format(self) -> None:
+        found = self.read_json(_ROOT_MARKER).get("format")
+        if found != FORMAT:
+            raise StoreError(
+                f"store {self.uri} has format {found!r}, this version reads {FORMAT}; "
+                "use the version that wrote it or choose another --store"
+            )
+
+    def create(self) -> Store:
+        """Create the store if it does not exist, and find out whether it can be written."""
+        if not self.exists:
+            self.write_json(_ROOT_MARKER, {"format": FORMAT, "software": "ace_ray"})
+        return self
+
+    def at(self, path: str) -> str:
+        """Return the filesystem's own path of a path in the store."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def locate(self, path: str) -> str:
+        """Return a path in the store as a user would name it: joined to the store's URI."""
+        return f"{self.uri.rstrip('/')}/{path}"
+
+    def has(self, path: str) -> bool:
+        """Return whether a file exists."""
+        with _reported("look at", self.locate(path)):
+            found = self.filesystem.get_file_info(self.at(path)).type
+        return bool(found == pafs.FileType.File)
+
+    def size(self, path: str) -> int | None:
+        """Return a file's size in bytes, or None where there is no file."""
+        with _reported("look at", self.locate(path)):
+            info = self.filesystem.get_file_info(self.at(path))
+        return int(info.size) if info.type == pafs.FileType.File else None
+
+    def _entries(self, path: str) -> list[Any]:
+        selector = pafs.FileSelector(self.at(path), allow_not_found=True)
+        return list(self.filesystem.get_file_info(selector))
+
+    def names(self, path: str) -> list[str]:
+        """Return the names directly under a folder, sorted, without temporary files."""
+        with _reported("list", self.locate(path)):
+            names = [entry.base_name for entry in self._entries(path)]
+        return sorted(name for name in names if not name.startswith("."))
+
+    def read(self, path: str) -> bytes:
+        """Return a file's bytes."""
+        with (
+            _reported("read", self.locate(path)),
+            self.filesystem.open_input_stream(self.at(path)) as stream,
+        ):
+            return bytes(stream.read())
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file atomically: readers see the old bytes or the new ones."""
+        target = self.at(path)
+        folder, _, name = target.rpartition("/")
+        with _reported("write", self.locate(path)):
+            if self.filesystem.type_name in _OBJECT_STORES:
+                with self.filesystem.open_output_stream(target) as stream:
+                    stream.write(data)
+                return
+            self.filesystem.create_dir(folder, recursive=True)
+            temporary = f"{folder}/.{name}.{uuid.uuid4().hex}"
+            try:
+                with self.filesystem.open_output_stream(temporary) as stream:
+                    stream.write(data)
+                self.filesystem.move(temporary, target)
+            except BaseException:
+                if self.filesystem.get_file_info(temporary).type == pafs.FileType.File:
+                    self.filesystem.delete_file(temporary)
+                raise
+
+    def read_json(self, path: str) -> dict[str, Any]:
+        """Return a JSON object."""
+        try:
+            value = json.loads(self.read(path))
+        except ValueError as error:
+            raise IntegrityError(
+                f"{self.locate(path)} is not valid JSON ({error}); delete it and run again"
+            ) from error
+        if not isinstance(value, dict):
+            raise IntegrityError(f"{self.locate(path)} is not a JSON object; delete it, run again")
+        return value
+
+    def write_json(self, path: str, value: dict[str, Any], *, indent: bool = True) -> None:
+        """Write a JSON object atomically; NaN is refused."""
+        if indent:
+            text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
+        else:
+            text = canonical_json(value)
+        self.write(path, text.encode())
+
+    def move(self, source: str, target: str) -> None:
+        """Move a file, replacing what was there."""
+        with _reported("move", self.locate(source)):
+            self.filesystem.create_dir(self.at(target).rpartition("/")[0], recursive=True)
+            self.filesystem.move(self.at(source), self.at(target))
+
+    def delete(self, path: str) -> None:
+        """Delete a file or a whole folder; nothing there is fine."""
+        with _reported("delete", self.locate(path)):
+            kind = self.filesystem.get_file_info(self.at(path)).type
+            if kind == pafs.FileType.File:
+                self.filesystem.delete_file(self.at(path))
+            elif kind == pafs.FileType.Directory:
+                self.filesystem.delete_dir(self.at(path))
+
+    def committed(self, folder: str) -> dict[str, Any] | None:
+        """Return a unit's marker, or None if the unit does not exist for readers."""
+        path = f"{folder}/{MARKER}"
+        return self.read_json(path) if self.has(path) else None
+
+    def publish(self, staged: str, folder: str, parts: list[str], marker: dict[str, Any]) -> None:
+        """Move checked parts into a unit's folder, then make them exist by writing the marker.
+
+        Parts of a former state have other names (a part's name carries its key) and are removed
+        last, so readers that follow the marker never see a mixture.
+        """
+        for name in parts:
+            self.move(f"{staged}/{name}", f"{folder}/{name}")
+        self.write_json(f"{folder}/{MARKER}", marker)
+        for name in self.names(folder):
+            if name != MARKER and name not in parts:
+                self.delete(f"{folder}/{name}")
+        self.delete(staged)

@@ -1,0 +1,42 @@
+"""One durable record per trial: `runs/<run_id>/trials/<trial key>.json`, written atomically."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ace_ray.errors import IntegrityError
+from ace_ray.store import Store
+from ace_ray.sweep.trial import TrialResult, TrialSpec
+
+
+def trials_folder(run_id: str) -> str:
+    """Return where a run's records lie in the store."""
+    return f"runs/{run_id}/trials"
+
+
+def record_path(run_id: str, key: str) -> str:
+    """Return where a trial's record lies in the store."""
+    return f"{trials_folder(run_id)}/{key}.json"
+
+
+def write_record(store: Store, run_id: str, key: str, spec: TrialSpec, result: TrialResult) -> None:
+    """Write a trial's record."""
+    record = {"key": key, "spec": spec.as_plain(), **result._asdict()}
+    store.write_json(record_path(run_id, key), record, indent=False)
+
+
+def read_record(store: Store, run_id: str, key: str) -> dict[str, Any]:
+    """Read a trial's record; the key inside must be the key of its name."""
+    path = record_path(run_id, key)
+    record = store.read_json(path)
+    if record.get("key") != key:
+        raise IntegrityError(
+            f"{store.locate(path)} holds the record of another trial; delete it and run again"
+        )
+    return record
+
+
+def recorded(store: Store, run_id: str) -> set[str]:
+    """Return the keys of all recorded trials of a run."""
+    names = store.names(trials_folder(run_id)) if store.exists else []
+    return {name.removesuffix(".json") for name in names if name.endswith(".json")}

@@ -1,0 +1,165 @@
+"""A trial: a pure function of its spec and the logits. No Ray, no files, no clock."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ace_ray.arrays import FloatArray, IntArray
+from ace_ray.calibration import (
+    ACE,
+    Calibrator,
+    Identity,
+    brier,
+    ece_of,
+    ks_error,
+    make_calibrator,
+    nll,
+    reliability,
+)
+from ace_ray.calibration.softmax import top1_confidence
+from ace_ray.config import Config
+from ace_ray.errors import ConfigError
+from ace_ray.identity import CALIBRATION_CODE, content_key
+
+Method: TypeAlias = Literal["uncalibrated", "alone", "ace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSpec:
+    """What is tried: `uncalibrated`, a calibrator `alone`, or the calibrator in an `ace`."""
+
+    model: str
+    method: Method
+    calibrator: str | None = None
+    difficulty: float | None = None
+    seed: int | None = None
+    bins: int = 25
+    clip_alpha: bool = True
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return the fields as plain data."""
+        return asdict(self)
+
+    def key(self, logits_keys: list[str]) -> str:
+        """Return the content key, given the keys of all tables of the model."""
+        return content_key(
+            {"code": CALIBRATION_CODE, "spec": self.as_plain(), "logits": sorted(logits_keys)}
+        )
+
+    def __str__(self) -> str:
+        if self.method == "uncalibrated":
+            return f"{self.model} uncalibrated"
+        ace = f"+ace d={self.difficulty:g}" if self.method == "ace" else ""
+        return f"{self.model} {self.calibrator}{ace} seed {self.seed}"
+
+
+class EvaluationSplit(NamedTuple):
+    """A committed split in memory."""
+
+    benchmark: str
+    split: str
+    corruption: str | None
+    severity: int | None
+    role: str
+    label: IntArray
+    logits: FloatArray
+
+
+class TrialResult(NamedTuple):
+    """One measurement per split, the reliability diagram behind each, and what was odd."""
+
+    measurements: list[dict[str, Any]]
+    diagrams: list[dict[str, list[float]]]
+    warnings: list[str]
+
+
+def specs_of(config: Config) -> list[TrialSpec]:
+    """Return the grid: model x calibrator x difficulty x seed, and what it is compared with.
+
+    `alone` is tried once per seed, as `ace` is: a calibrator may use its seed.
+    """
+    sweep = config.sweep
+    common: dict[str, Any] = {"bins": sweep.bins, "clip_alpha": sweep.clip_alpha}
+    specs: list[TrialSpec] = []
+    for model in config.models:
+        specs.append(TrialSpec(model=model, method="uncalibrated", **common))
+        for name in sweep.calibrators:
+            named: dict[str, Any] = {"model": model, "calibrator": name, **common}
+            specs += [TrialSpec(method="alone", seed=seed, **named) for seed in sweep.seeds]
+            specs += [
+                TrialSpec(method="ace", difficulty=d, seed=seed, **named)
+                for d in sweep.difficulty
+                for seed in sweep.seeds
+            ]
+    return specs
+
+
+def fit_trial(spec: TrialSpec, splits: list[EvaluationSplit]) -> TrialResult:
+    """Fit on the calibration split, measure on every split."""
+    calibration = [s for s in splits if s.role == "calibration"]
+    if len(calibration) != 1:
+        raise ConfigError(f"{spec.model}: need one calibration split, got {len(calibration)}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = _fitted(spec, calibration[0])
+    measured = [_measure(spec, fitted, split) for split in splits]
+    return TrialResult(
+        [row for row, _ in measured],
+        [diagram for _, diagram in measured],
+        sorted({str(w.message) for w in caught}),
+    )
+
+
+def _fitted(spec: TrialSpec, split: EvaluationSplit) -> Calibrator | ACE:
+    if spec.method == "uncalibrated":
+        return Identity()
+    assert spec.calibrator is not None
+    calibrator = make_calibrator(spec.calibrator)
+    if spec.method == "alone":
+        return calibrator.fit(split.logits, split.label)
+    assert spec.difficulty is not None
+    assert spec.seed is not None
+    ace = ACE(calibrator, spec.difficulty, spec.seed, spec.clip_alpha)
+    return ace.fit(split.logits, split.label)
+
+
+def _measure(
+    spec: TrialSpec, fitted: Calibrator | ACE, split: EvaluationSplit
+) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    alpha = alpha_raw = None
+    if isinstance(fitted, ACE):
+        alpha_raw = fitted.alpha_raw(split.logits)
+        alpha = fitted.clipped(alpha_raw)
+        calibrated = fitted.transform(split.logits, alpha)
+    else:
+        calibrated = fitted.transform(split.logits)
+    confidence = top1_confidence(calibrated)
+    correct = calibrated.argmax(axis=1) == split.label
+    bins = reliability(confidence, correct, spec.bins)
+    row = {
+        "model": spec.model,
+        "benchmark": split.benchmark,
+        "split": split.split,
+        "corruption": split.corruption,
+        "severity": split.severity,
+        "role": split.role,
+        "calibrator": spec.calibrator,
+        "method": spec.method,
+        "difficulty": spec.difficulty,
+        "seed": spec.seed,
+        "alpha": alpha,
+        "alpha_raw": alpha_raw,
+        "n": len(correct),
+        "accuracy": float(correct.mean()),
+        "confidence": float(np.mean(confidence)),
+        "ece": ece_of(bins),
+        "ks": ks_error(confidence, correct),
+        "brier": brier(confidence, correct),
+        "nll": nll(calibrated, split.label),
+    }
+    diagram = {name: values.tolist() for name, values in bins._asdict().items()}
+    return row, diagram

@@ -1,0 +1,112 @@
+"""Check a run: every file, row count, id, key and digest against what was committed."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from ace_ray.errors import AceRayError
+from ace_ray.identity import content_key, digest
+from ace_ray.logits.table import METADATA, decode_part
+from ace_ray.store import Store
+from ace_ray.sweep.records import read_record, recorded
+from ace_ray.sweep.trial import TrialSpec
+
+
+class Validation(NamedTuple):
+    """What was looked at, and one line per problem."""
+
+    checked: dict[str, int]
+    problems: list[str]
+
+
+def validate_run(store: Store, run_id: str) -> Validation:
+    """Check everything that a run consists of; problems are collected, not raised."""
+    problems: list[str] = []
+    manifest = store.read_json(f"runs/{run_id}/manifest.json")
+    rows = 0
+    for folder, key in manifest["logits"].items():
+        try:
+            rows += _check_split(store, f"logits/{folder}", key)
+        except AceRayError as error:
+            problems.append(str(error))
+    trials, done = manifest["trials"], recorded(store, run_id)
+    measurements = 0
+    for key, spec in trials.items():
+        if key not in done:
+            problems.append(f"trial {TrialSpec(**spec)} has no record; run `ace-ray run` again")
+            continue
+        try:
+            measurements += _check_record(store, run_id, key, spec, manifest)
+        except AceRayError as error:
+            problems.append(str(error))
+    problems += _check_files(store, run_id, measurements)
+    checked = {"splits": len(manifest["logits"]), "rows": rows, "trials": len(trials)}
+    return Validation({**checked, "measurements": measurements}, problems)
+
+
+def _check_split(store: Store, folder: str, key: str) -> int:
+    """Return the rows of a split whose parts, ids and keys are all as committed."""
+    marker = store.committed(folder)
+    where = store.locate(folder)
+    remedy = "run `ace-ray logits --repair`"
+    if marker is None:
+        raise AceRayError(f"{where}: not committed; run `ace-ray logits`")
+    if marker["key"] != key:
+        raise AceRayError(
+            f"{where}: holds logits with another key than this run used; "
+            "the model or data changed since, run `ace-ray run`"
+        )
+    if content_key(marker["identity"]) != key:
+        raise AceRayError(f"{where}: the marker's key is not the key of its identity; {remedy}")
+    ids: list[str] = []
+    for part in marker["parts"]:
+        path = f"{folder}/{part['name']}"
+        if not store.has(path):
+            raise AceRayError(f"{store.locate(path)}: missing; {remedy}")
+        if digest(store.read(path)) != part["sha256"]:
+            raise AceRayError(f"{store.locate(path)}: digest differs from its marker; {remedy}")
+        table = decode_part(store, path)
+        if f'"{key}"'.encode() not in table.schema.metadata[METADATA]:
+            raise AceRayError(f"{store.locate(path)}: carries another key; {remedy}")
+        ids += table["sample_id"].to_pylist()
+    if len(ids) != marker["rows"] or len(set(ids)) != len(ids):
+        raise AceRayError(
+            f"{where}: {len(ids):,} rows with {len(set(ids)):,} ids, "
+            f"expected {marker['rows']:,}; {remedy}"
+        )
+    return len(ids)
+
+
+def _check_record(
+    store: Store, run_id: str, key: str, spec: dict[str, Any], manifest: dict[str, Any]
+) -> int:
+    """Return the number of measurements of a record that belongs to its key and spec."""
+    record = read_record(store, run_id, key)
+    model = f"model={spec['model']}/"
+    tables = [k for folder, k in manifest["logits"].items() if folder.startswith(model)]
+    if record["spec"] != spec or TrialSpec(**spec).key(tables) != key:
+        raise AceRayError(f"trial {key[:12]}: spec and key disagree; delete it and run again")
+    return len(record["measurements"])
+
+
+def _check_files(store: Store, run_id: str, measurements: int) -> list[str]:
+    """Return a line per file of the run that is missing or is not what was committed."""
+    folder = f"runs/{run_id}"
+    marker = store.committed(folder)
+    if marker is None:
+        return [f"run {run_id} is not complete; run `ace-ray run` again"]
+    remedy = f"run `ace-ray report {run_id}`"
+    problems = []
+    for name, expected in marker["files"].items():
+        if not store.has(f"{folder}/{name}"):
+            problems.append(f"{store.locate(folder)}/{name}: missing; {remedy}")
+        elif digest(store.read(f"{folder}/{name}")) != expected:
+            problems.append(f"{store.locate(folder)}/{name}: changed since it was made; {remedy}")
+    if not problems:
+        found = pq.read_metadata(io.BytesIO(store.read(f"{folder}/results.parquet"))).num_rows
+        if found != measurements:
+            problems.append(f"results.parquet: {found} rows, records hold {measurements}; {remedy}")
+    return problems

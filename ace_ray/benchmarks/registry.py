@@ -106,6 +106,9 @@ def _glyph_splits(options: GlyphsOptions) -> list[Split]:
             f"benchmarks.glyphs: corrupted ({options.corrupted}) is larger than test "
             f"({options.test}), whose first images it corrupts"
         )
+    for field, values in (("corruptions", options.corruptions), ("severities", options.severities)):
+        if len(set(values)) < len(values):
+            raise ConfigError(f"benchmarks.glyphs: {field} repeats a value: {list(values)}")
     for name in options.corruptions:
         if name not in CORRUPTIONS:
             raise ConfigError(

@@ -33,7 +33,7 @@ test-all: lint
 	$(BIN)/pytest -m ''
 
 bench: .venv/dev
-	$(BIN)/python bench/calibration.py
+	$(BIN)/python bench/pipeline.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -17,6 +17,8 @@ TABLE_SCHEMA: Final = 1
 EXTRACTION_CODE: Final = "extraction-1"
 # Behaviour of calibrators, ACE and metrics. Raise it when the same logits give other numbers.
 CALIBRATION_CODE: Final = "calibration-1"
+# Layout of a trial's record. Raise it when its fields change.
+RECORD_SCHEMA: Final = 1
 
 # Configuration fields that change a result; they enter the run's key.
 RESULT: Final = frozenset(

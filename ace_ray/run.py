@@ -165,25 +165,23 @@ def read_tables(plan: Plan, model: str) -> list[EvaluationSplit]:
 
 
 def _write_manifest(plan: Plan) -> None:
-    """Record what the run is made of; written once, before its first trial."""
+    """Record what the run is made of, before its first trial; the same content is left alone."""
     path = f"{plan.folder}/manifest.json"
-    if plan.store.has(path):
-        return
     plain = plan.config.as_plain()
-    text = yaml.safe_dump(plain, sort_keys=False)
+    made_of = {
+        "run_id": plan.run_id,
+        "key": plan.key,
+        "config": plain,
+        "logits": {unit.folder.removeprefix("logits/"): unit.key for unit in plan.units},
+        "trials": {key: spec.as_plain() for key, spec in plan.specs.items()},
+    }
+    known = plan.store.read_json(path) if plan.store.has(path) else {}
+    if all(known.get(name) == value for name, value in made_of.items()):
+        return
+    text = yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, width=100)
     plan.store.write(f"{plan.folder}/config.yaml", text.encode())
-    logits = {unit.folder.removeprefix("logits/"): unit.key for unit in plan.units}
-    plan.store.write_json(
-        path,
-        {
-            "run_id": plan.run_id,
-            "key": plan.key,
-            "config": plain,
-            "logits": logits,
-            "trials": {key: spec.as_plain() for key, spec in plan.specs.items()},
-            "versions": {"python": platform.python_version()} | {n: version(n) for n in _VERSIONS},
-        },
-    )
+    versions = {"python": platform.python_version()} | {name: version(name) for name in _VERSIONS}
+    plan.store.write_json(path, {**made_of, "versions": versions})
 
 
 def plan_of_run(store: Store, run_id: str) -> Plan:

@@ -34,6 +34,8 @@ def ray_session(cpus: int | None = None) -> Iterator[None]:
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     with nullcontext() if remote else _silent_stderr():
         ray.init(
+            # Without "local", Ray would attach to any cluster that was ever started here.
+            address=None if remote else "local",
             num_cpus=None if remote else cpus,
             include_dashboard=None if remote else False,
             log_to_driver=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -91,7 +92,7 @@ def test_ece_matches_a_plain_loop_over_bins() -> None:
     rng = np.random.default_rng(3)
     confidence, correct = rng.random(5000), rng.random(5000) < 0.6
     edges, total = np.linspace(0, 1, 26), 0.0
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in itertools.pairwise(edges):
         inside = (confidence > low) & (confidence <= high)
         if inside.any():
             total += inside.mean() * abs(correct[inside].mean() - confidence[inside].mean())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -129,7 +130,7 @@ def test_other_libraries_read_the_table_without_this_package(
 
 def plain_ece(confidence: np.ndarray, correct: np.ndarray, bins: int = 25) -> float:
     edges, total = np.linspace(0, 1, bins + 1), 0.0
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in itertools.pairwise(edges):
         inside = (confidence > low) & (confidence <= high)
         if inside.any():
             total += abs((correct[inside] - confidence[inside]).sum()) / len(confidence)

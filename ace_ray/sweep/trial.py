@@ -23,7 +23,7 @@ from ace_ray.calibration import (
 from ace_ray.calibration.softmax import top1_confidence
 from ace_ray.config import Config
 from ace_ray.errors import ConfigError
-from ace_ray.identity import CALIBRATION_CODE, content_key
+from ace_ray.identity import CALIBRATION_CODE, RECORD_SCHEMA, content_key
 
 Method: TypeAlias = Literal["uncalibrated", "alone", "ace"]
 
@@ -47,7 +47,12 @@ class TrialSpec:
     def key(self, logits_keys: list[str]) -> str:
         """Return the content key, given the keys of all tables of the model."""
         return content_key(
-            {"code": CALIBRATION_CODE, "spec": self.as_plain(), "logits": sorted(logits_keys)}
+            {
+                "code": CALIBRATION_CODE,
+                "record": RECORD_SCHEMA,
+                "spec": self.as_plain(),
+                "logits": sorted(logits_keys),
+            }
         )
 
     def __str__(self) -> str:

@@ -6,32 +6,14 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import click
 
 from ace_ray import __version__
+from ace_ray.console import OneLineGroup, reports_errors, with_arguments
 from ace_ray.errors import AceRayError, UsageError, nearest
 from ace_ray.progress import say
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _reports_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn the package's errors into one line and an exit code."""
-
-    @wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except AceRayError as error:
-            say(f"error: {error}")
-            sys.exit(error.exit_code)
-
-    return wrapper
-
 
 _store = click.option("--store", metavar="URI", help="Folder, s3:// or gs://.  [./ace-store]")
 _cpus = click.option("--cpus", type=click.IntRange(min=1), help="CPUs of a local Ray.  [all]")
@@ -40,7 +22,7 @@ _config = click.argument("config", required=False, metavar="[CONFIG]")
 _repair = click.option("--repair", is_flag=True, help="Extract damaged splits again.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ace-ray")
 def main() -> None:
     r"""Tell how far a classifier's confidence can be trusted under shift, and fix it.
@@ -97,7 +79,7 @@ def _run(plan: Any, as_json: bool) -> None:
 @_store
 @_cpus
 @_json
-@_reports_errors
+@reports_errors
 def demo(store: str | None, cpus: int | None, as_json: bool) -> None:
     r"""Run the embedded benchmark end to end: images, logits, sweep, tables, report.
 
@@ -113,7 +95,7 @@ def demo(store: str | None, cpus: int | None, as_json: bool) -> None:
 @_store
 @_cpus
 @_json
-@_reports_errors
+@reports_errors
 def run(config: str | None, store: str | None, cpus: int | None, as_json: bool) -> None:
     r"""Run logits, sweep, aggregation and report; what the store has is not computed again.
 
@@ -128,7 +110,7 @@ def run(config: str | None, store: str | None, cpus: int | None, as_json: bool) 
 @_config
 @_store
 @_json
-@_reports_errors
+@reports_errors
 def plan(config: str | None, store: str | None, as_json: bool) -> None:
     r"""Say what would run and what is cached; start nothing.
 
@@ -160,7 +142,7 @@ def plan(config: str | None, store: str | None, as_json: bool) -> None:
 @_cpus
 @_repair
 @_json
-@_reports_errors
+@reports_errors
 def logits(
     config: str | None, store: str | None, cpus: int | None, repair: bool, as_json: bool
 ) -> None:
@@ -183,7 +165,7 @@ def logits(
 @_store
 @_cpus
 @_json
-@_reports_errors
+@reports_errors
 def sweep(config: str | None, store: str | None, cpus: int | None, as_json: bool) -> None:
     r"""Run the trials that have no record yet; the logits must be committed.
 
@@ -204,7 +186,7 @@ def sweep(config: str | None, store: str | None, cpus: int | None, as_json: bool
 @click.argument("run_id", required=False, metavar="[RUN]")
 @_store
 @_json
-@_reports_errors
+@reports_errors
 def report(run_id: str | None, store: str | None, as_json: bool) -> None:
     r"""Aggregate a run's records again and write its tables and page.
 
@@ -230,7 +212,7 @@ def report(run_id: str | None, store: str | None, as_json: bool) -> None:
 @click.argument("run_id", required=False, metavar="[RUN]")
 @_store
 @_json
-@_reports_errors
+@reports_errors
 def validate(run_id: str | None, store: str | None, as_json: bool) -> None:
     r"""Check every file, row count, id, key and digest of a run.
 
@@ -247,8 +229,9 @@ def validate(run_id: str | None, store: str | None, as_json: bool) -> None:
         click.echo(json.dumps({"run_id": found_run, **checked, "problems": problems}))
     else:
         click.echo(f"run {found_run}: " + ", ".join(f"{v:,} {k}" for k, v in checked.items()))
+        own = {"config": opened.locate(f"runs/{found_run}/config.yaml"), "store": opened.uri}
         for problem in problems:
-            say(f"error: {problem}")
+            say(f"error: {with_arguments(problem, own)}")
         click.echo(f"{len(problems)} problems" if problems else "everything is as committed")
     if problems:
         sys.exit(AceRayError.exit_code)
@@ -258,7 +241,7 @@ def validate(run_id: str | None, store: str | None, as_json: bool) -> None:
 @click.argument("what", type=click.Choice(["models", "benchmarks", "calibrators", "runs"]))
 @_store
 @_json
-@_reports_errors
+@reports_errors
 def list_(what: str, store: str | None, as_json: bool) -> None:
     r"""List what there is to choose from, or the runs in the store.
 
@@ -290,22 +273,22 @@ def _listed(what: str, store: str | None) -> list[tuple[str, str]]:
         from ace_ray.calibration import CALIBRATORS
 
         return [(n, (f.__doc__ or "").splitlines()[0]) for n, f in sorted(CALIBRATORS.items())]
+    from ace_ray.manifest import read_manifest, read_run_marker
+
     opened = _opened(store)
     rows = []
     for run_id in _runs(opened):
-        config = opened.read_json(f"runs/{run_id}/manifest.json")["config"]
-        state = "complete" if opened.committed(f"runs/{run_id}") else "incomplete"
-        names = (
-            f"{', '.join(config['models'])} on {', '.join(b['name'] for b in config['benchmarks'])}"
-        )
-        rows.append((run_id, f"{state}, {names}"))
+        config = read_manifest(opened, run_id)["config"]
+        state = "complete" if read_run_marker(opened, run_id) else "incomplete"
+        benchmarks = ", ".join(b["name"] for b in config["benchmarks"])
+        rows.append((run_id, f"{state}, {', '.join(config['models'])} on {benchmarks}"))
     return rows
 
 
 @main.command()
 @_store
 @_json
-@_reports_errors
+@reports_errors
 def doctor(store: str | None, as_json: bool) -> None:
     r"""Say what is missing on this machine, and the remedy.
 
@@ -345,7 +328,7 @@ def _find_run(store: Any, run_id: str | None) -> str:
         return runs[0]
     if run_id is None:
         raise UsageError(f"which run? store {store.uri} holds: {', '.join(runs) or 'none'}")
-    matches = [r for r in runs if r.startswith(run_id)]
+    matches = [r for r in runs if run_id and r.startswith(run_id)]
     if len(matches) != 1:
         problem = "no run" if not matches else "several runs"
         raise UsageError(f"{problem} {run_id!r} in store {store.uri}; {nearest(run_id, runs)}")

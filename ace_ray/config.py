@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from ace_ray.benchmarks.registry import BENCHMARKS
 from ace_ray.calibration import CALIBRATORS
 from ace_ray.errors import ConfigError, nearest
+from ace_ray.identity import content_key
 from ace_ray.models.registry import MODELS
 
 Study: TypeAlias = Literal["severity", "ttest", "alpha"]
@@ -33,7 +34,7 @@ class SweepConfig:
 
     calibrators: tuple[Name, ...] = ("temperature",)
     difficulty: tuple[Positive, ...] = (10.0,)  # wrong : right of the hard set
-    seeds: tuple[Annotated[Whole, Field(ge=0)], ...] = (1, 2, 3, 4, 5)
+    seeds: tuple[Annotated[Whole, Field(ge=0, lt=2**63)], ...] = (1, 2, 3, 4, 5)
     bins: Annotated[Whole, Field(ge=1, le=1000)] = 25  # of the ECE
     clip_alpha: Annotated[bool, Field(strict=True)] = True  # keep alpha in [0, 1]
 
@@ -58,6 +59,16 @@ class BenchmarkConfig:
         """Return the name and all options as plain data."""
         return {"name": self.name, **plain(self.options)}
 
+    @property
+    def variant(self) -> str:
+        """The name under which its logits are stored: other options never replace these.
+
+        The plain name with default options, `<name>~<digest of the options>` with others.
+        """
+        if self.options == type(self.options)():
+            return self.name
+        return f"{self.name}~{content_key(plain(self.options))[:8]}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -66,7 +77,7 @@ class Config:
     __pydantic_config__ = _STRICT
 
     models: tuple[Name, ...] = ("test_resnet.glyphs",)
-    benchmarks: tuple[Name | dict[str, Any], ...] = ("glyphs",)
+    benchmarks: tuple[Any, ...] = ("glyphs",)
     store: Name = "./ace-store"
     sweep: SweepConfig = field(default_factory=SweepConfig)
     studies: tuple[Study, ...] = STUDIES
@@ -112,13 +123,14 @@ class _Loader(yaml.SafeLoader):
     """YAML's safe loader, which also refuses a key given twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Hashable] = set()
+        seen: set[str] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable) and key in seen:
-                line = key_node.start_mark.line + 1
-                raise ConfigError(f"key {key!r} is given twice (line {line}); keep one")
-            seen.add(key)
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigError(f"line {line}: a key must be a plain word")
+            if key_node.value in seen:
+                raise ConfigError(f"key {key_node.value!r} is given twice (line {line}); keep one")
+            seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 
 
@@ -135,8 +147,10 @@ def load(path: str | None, overrides: Mapping[str, Any] | None = None) -> Config
             text = Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ConfigError(f"config {path}: no such file") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"config {path}: cannot be read as UTF-8 text ({error})") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"config {path}: is not UTF-8 text") from None
+        except OSError as error:
+            raise ConfigError(f"config {path}: cannot be read: {error.strerror}") from None
         try:
             # A subclass of SafeLoader: no Python object can be built from a tag.
             data = yaml.load(text, Loader=_Loader)  # noqa: S506
@@ -147,6 +161,8 @@ def load(path: str | None, overrides: Mapping[str, Any] | None = None) -> Config
             raise ConfigError(f"config {path}{line}: not valid YAML: {problem}") from None
         except ConfigError as error:
             raise ConfigError(f"config {path}: {error}") from None
+        except (ValueError, RecursionError) as error:  # an impossible date, say, or deep nesting
+            raise ConfigError(f"config {path}: not valid YAML: {error}") from None
     data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(f"config {where}: expected a mapping of keys, got {_shown(data)}")
@@ -181,17 +197,23 @@ def _checked(config: Config, where: str) -> Config:
             if value not in known:
                 raise ConfigError(f"{where}: {kind}: unknown {value!r}; {nearest(value, known)}")
     try:
-        config.benchmark_configs()
+        benchmarks = [b.name for b in config.benchmark_configs()]
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
+    if len(set(benchmarks)) < len(benchmarks):
+        raise ConfigError(f"{where}: benchmarks repeats a name: {benchmarks}")
     return config
 
 
-def _benchmark(entry: str | Mapping[str, Any], position: int) -> BenchmarkConfig:
-    given = {"name": entry} if isinstance(entry, str) else dict(entry)
-    name = given.pop("name", None)
-    if not isinstance(name, str):
-        raise ConfigError(f"benchmarks[{position}]: expected a name or a mapping with `name`")
+def _benchmark(entry: Any, position: int) -> BenchmarkConfig:
+    given = {"name": entry} if isinstance(entry, str) else entry
+    named = isinstance(given, Mapping) and isinstance(given.get("name"), str)
+    if not named or not all(isinstance(key, str) for key in given):
+        raise ConfigError(
+            f"benchmarks[{position}]: expected a name or a mapping with `name`, got {_shown(entry)}"
+        )
+    given = dict(given)
+    name = given.pop("name")
     if name not in BENCHMARKS:
         raise ConfigError(f"benchmarks: unknown {name!r}; {nearest(name, BENCHMARKS)}")
     options = BENCHMARKS[name].options
@@ -218,8 +240,19 @@ def _explain(error: ValidationError, cls: type[Any]) -> str:
     if first["type"] == "literal_error" and isinstance(first["input"], str) and known_values:
         names = [n.strip(" '") for n in known_values.replace(" or ", ",").split(",")]
         return f"{path[0]}: unknown {first['input']!r}; {nearest(first['input'], names)}"
-    message = first["msg"].replace("Input should be", "expected")
-    return f"{'.'.join(path)}: {message}, got {_shown(first['input'])}"
+    return f"{'.'.join(path)}: {_expected(first)}, got {_shown(first['input'])}"
+
+
+def _expected(problem: Any) -> str:
+    """Return pydantic's complaint in the words of a YAML file."""
+    kind, value = problem["type"], problem["input"]
+    if kind == "dataclass_type":
+        return "expected a mapping of keys (leave it out for the defaults)"
+    if kind == "tuple_type":
+        return "expected a list, as in [a, b]"
+    if kind == "float_type" and isinstance(value, str):
+        return "expected a number (YAML reads 1e3 as text: write 1000 or 1.0e+3)"
+    return str(problem["msg"]).replace("Input should be", "expected")
 
 
 def _shown(value: Any) -> str:

@@ -9,6 +9,7 @@ from ace_ray.config import Config
 from ace_ray.errors import IntegrityError
 from ace_ray.identity import CALIBRATION_CODE, RESULT, content_key
 from ace_ray.logits.units import State, Unit, plan_units, unit_state
+from ace_ray.manifest import outputs_present, read_run_marker
 from ace_ray.report.render import REPORT_CODE
 from ace_ray.store import Store
 from ace_ray.sweep.records import recorded
@@ -69,7 +70,7 @@ def make_plan(config: Config, store: Store, *, repair: bool = False) -> Plan:
     Args:
         config: The run.
         store: Where to look.
-        repair: Count a damaged split as missing instead of raising.
+        repair: Look at every byte, and count a damaged split as missing instead of raising.
 
     Raises:
         IntegrityError: If a committed split is damaged and `repair` is off.
@@ -78,7 +79,7 @@ def make_plan(config: Config, store: Store, *, repair: bool = False) -> Plan:
     states: dict[str, State] = {}
     for unit in units:
         try:
-            states[unit.key] = unit_state(store, unit)
+            states[unit.key] = unit_state(store, unit, thorough=repair)
         except IntegrityError:
             if not repair:
                 raise
@@ -87,12 +88,20 @@ def make_plan(config: Config, store: Store, *, repair: bool = False) -> Plan:
     specs = {spec.key(keys[spec.model]): spec for spec in specs_of(config)}
     key = content_key(
         {
-            "config": _results_only(config.as_plain()),
+            "config": results_only(config.as_plain()),
             "logits": sorted(states),
             "code": CALIBRATION_CODE,
         }
     )
-    marker = store.committed(f"runs/{key[:12]}") if store.exists else None
+    marker = read_run_marker(store, key[:12]) if store.exists else None
+    done = frozenset(recorded(store, key[:12]) & specs.keys())
+    finished = (
+        marker is not None
+        and marker["report"] == REPORT_CODE
+        and set(states.values()) == {"cached"}
+        and len(done) == len(specs)
+        and outputs_present(store, key[:12], marker)
+    )
     return Plan(
         config=config,
         store=store,
@@ -100,12 +109,12 @@ def make_plan(config: Config, store: Store, *, repair: bool = False) -> Plan:
         units=tuple(units),
         states=states,
         specs=specs,
-        recorded=frozenset(recorded(store, key[:12]) & specs.keys()),
-        finished=marker is not None and marker.get("report") == REPORT_CODE,
+        recorded=done,
+        finished=finished,
     )
 
 
-def _results_only(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def results_only(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the fields of `identity.RESULT` alone."""
     kept: dict[str, Any] = {}
     for name, value in config.items():
@@ -113,5 +122,5 @@ def _results_only(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         if path in RESULT:
             kept[name] = value
         elif any(known.startswith(f"{path}.") for known in RESULT):
-            kept[name] = _results_only(value, f"{path}.")
+            kept[name] = results_only(value, f"{path}.")
     return kept

@@ -12,13 +12,14 @@ from typing import Any, Final
 import yaml
 
 from ace_ray.errors import PartialFailure, UsageError
-from ace_ray.identity import digest
-from ace_ray.logits.table import read_split
-from ace_ray.plan import Plan, make_plan
+from ace_ray.logits.table import read_marker, read_split
+from ace_ray.manifest import read_manifest, write_run_marker
+from ace_ray.plan import Plan, make_plan, results_only
 from ace_ray.progress import Progress, say
 from ace_ray.report.render import REPORT_CODE, render
 from ace_ray.session import ray_session
-from ace_ray.store import MARKER, Store
+from ace_ray.store import Store
+from ace_ray.sweep.records import recorded
 from ace_ray.sweep.trial import EvaluationSplit
 
 _VERSIONS: Final = ("ace-ray", "ray", "torch", "timm", "numpy", "scipy", "pyarrow")
@@ -105,17 +106,24 @@ def run_logits(plan: Plan, need_ray: Callable[[], None]) -> int:
 def run_sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]:
     """Run the trials without a record; return how many, and a line per failed one."""
     todo = plan.trials_to_do()
-    _write_manifest(plan)
     if not todo:
+        _write_manifest(plan)
         say(f"sweep: all {len(plan.specs)} trials recorded")
         return 0, []
-    say(f"sweep: {len(todo)} trials to run, {len(plan.specs) - len(todo)} recorded")
     tables = {model: read_tables(plan, model) for model in {s.model for s in todo.values()}}
+    plan.store.create()
+    _write_manifest(plan)
+    say(f"sweep: {len(todo)} trials to run, {len(plan.specs) - len(todo)} recorded")
     need_ray()
     from ace_ray.sweep.tuner import run_trials
 
     with Progress("sweep", len(todo), "trials") as progress:
         failures = run_trials(plan.store, plan.run_id, todo, tables, progress)
+    missing = len(todo.keys() - recorded(plan.store, plan.run_id))
+    if missing != len(failures):
+        raise PartialFailure(
+            f"{missing} of {len(todo)} trials have no record; all others are kept, run again"
+        )
     return len(todo), failures
 
 
@@ -132,17 +140,14 @@ def run_report(plan: Plan, need_ray: Callable[[], None]) -> None:
         return
     paths += [f"{folder}/results.parquet", f"{folder}/summary.json"]
     paths += [f"{folder}/tables/{study}.json" for study in studies]
-    digests = {path.removeprefix(f"{folder}/"): digest(store.read(path)) for path in sorted(paths)}
-    store.write_json(
-        f"{folder}/{MARKER}", {"key": plan.key, "report": REPORT_CODE, "files": digests}
-    )
+    write_run_marker(store, plan.run_id, plan.key, REPORT_CODE, paths)
 
 
 def read_tables(plan: Plan, model: str) -> list[EvaluationSplit]:
     """Read a model's committed logit tables."""
     splits = []
     for unit in (u for u in plan.units if u.model == model):
-        marker = plan.store.committed(unit.folder)
+        marker = read_marker(plan.store, unit.folder)
         if marker is None or marker["key"] != unit.key:
             raise UsageError(
                 f"logits of {model} on {unit.split.benchmark}:{unit.split.name} are not committed; "
@@ -167,7 +172,8 @@ def read_tables(plan: Plan, model: str) -> list[EvaluationSplit]:
 def _write_manifest(plan: Plan) -> None:
     """Record what the run is made of, before its first trial; the same content is left alone."""
     path = f"{plan.folder}/manifest.json"
-    plain = plan.config.as_plain()
+    # Without paths and resources: a run is the same wherever it was made.
+    plain = results_only(plan.config.as_plain())
     made_of = {
         "run_id": plan.run_id,
         "key": plan.key,
@@ -188,7 +194,7 @@ def plan_of_run(store: Store, run_id: str) -> Plan:
     """Return the plan of a run that is in the store, from its own configuration."""
     from ace_ray.config import load_plain
 
-    manifest = store.read_json(f"runs/{run_id}/manifest.json")
+    manifest = read_manifest(store, run_id)
     plan = make_plan(load_plain(manifest["config"], f"run {run_id}"), store)
     if plan.key != manifest["key"]:
         raise UsageError(

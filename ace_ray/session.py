@@ -23,6 +23,8 @@ def ray_session(cpus: int | None = None) -> Iterator[None]:
     # Tune: our own records are the result; its CSV, TensorBoard and banner are not wanted.
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    # Tune would answer an interrupt by ending as if all were done.
+    os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     import ray
 
     if ray.is_initialized():

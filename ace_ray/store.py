@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -98,7 +98,13 @@ class Store:
         return self.has(_ROOT_MARKER)
 
     def _check_format(self) -> None:
-        found = self.read_json(_ROOT_MARKER).get("format")
+        try:
+            found = self.read_json(_ROOT_MARKER).get("format")
+        except IntegrityError as error:
+            raise StoreError(
+                f"{self.locate(_ROOT_MARKER)} is damaged; if this is your store, put "
+                f'{{"format": {FORMAT}}} into that file'
+            ) from error
         if found != FORMAT:
             raise StoreError(
                 f"store {self.uri} has format {found!r}, this version reads {FORMAT}; "
@@ -109,6 +115,10 @@ class Store:
         """Create the store if it does not exist, and find out whether it can be written."""
         if not self.exists:
             self.write_json(_ROOT_MARKER, {"format": FORMAT, "software": "ace_ray"})
+            return self
+        for folder in ("", "logits/", "runs/"):
+            self.write(f"{folder}.probe", b"")
+            self.delete(f"{folder}.probe")
         return self
 
     def at(self, path: str) -> str:
@@ -179,6 +189,17 @@ class Store:
             ) from error
         if not isinstance(value, dict):
             raise IntegrityError(f"{self.locate(path)} is not a JSON object; delete it, run again")
+        return value
+
+    def read_document(self, path: str, fields: Mapping[str, type]) -> dict[str, Any]:
+        """Return a JSON object that has these fields with these types."""
+        value = self.read_json(path)
+        wrong = [n for n, kind in fields.items() if not isinstance(value.get(n), kind)]
+        if wrong:
+            raise IntegrityError(
+                f"{self.locate(path)} is damaged ({', '.join(wrong)} missing or not of its type); "
+                "delete it and run again"
+            )
         return value
 
     def write_json(self, path: str, value: dict[str, Any], *, indent: bool = True) -> None:

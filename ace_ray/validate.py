@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from ace_ray.errors import AceRayError
-from ace_ray.identity import content_key, digest
-from ace_ray.logits.table import METADATA, decode_part
+from ace_ray.identity import digest
+from ace_ray.logits.table import verify_split
+from ace_ray.manifest import read_manifest, read_run_marker
 from ace_ray.store import Store
 from ace_ray.sweep.records import read_record, recorded
 from ace_ray.sweep.trial import TrialSpec
@@ -25,11 +26,11 @@ class Validation(NamedTuple):
 def validate_run(store: Store, run_id: str) -> Validation:
     """Check everything that a run consists of; problems are collected, not raised."""
     problems: list[str] = []
-    manifest = store.read_json(f"runs/{run_id}/manifest.json")
+    manifest = read_manifest(store, run_id)
     rows = 0
     for folder, key in manifest["logits"].items():
         try:
-            rows += _check_split(store, f"logits/{folder}", key)
+            rows += verify_split(store, f"logits/{folder}", key)
         except AceRayError as error:
             problems.append(str(error))
     trials, done = manifest["trials"], recorded(store, run_id)
@@ -47,39 +48,6 @@ def validate_run(store: Store, run_id: str) -> Validation:
     return Validation({**checked, "measurements": measurements}, problems)
 
 
-def _check_split(store: Store, folder: str, key: str) -> int:
-    """Return the rows of a split whose parts, ids and keys are all as committed."""
-    marker = store.committed(folder)
-    where = store.locate(folder)
-    remedy = "run `ace-ray logits --repair`"
-    if marker is None:
-        raise AceRayError(f"{where}: not committed; run `ace-ray logits`")
-    if marker["key"] != key:
-        raise AceRayError(
-            f"{where}: holds logits with another key than this run used; "
-            "the model or data changed since, run `ace-ray run`"
-        )
-    if content_key(marker["identity"]) != key:
-        raise AceRayError(f"{where}: the marker's key is not the key of its identity; {remedy}")
-    ids: list[str] = []
-    for part in marker["parts"]:
-        path = f"{folder}/{part['name']}"
-        if not store.has(path):
-            raise AceRayError(f"{store.locate(path)}: missing; {remedy}")
-        if digest(store.read(path)) != part["sha256"]:
-            raise AceRayError(f"{store.locate(path)}: digest differs from its marker; {remedy}")
-        table = decode_part(store, path)
-        if f'"{key}"'.encode() not in table.schema.metadata[METADATA]:
-            raise AceRayError(f"{store.locate(path)}: carries another key; {remedy}")
-        ids += table["sample_id"].to_pylist()
-    if len(ids) != marker["rows"] or len(set(ids)) != len(ids):
-        raise AceRayError(
-            f"{where}: {len(ids):,} rows with {len(set(ids)):,} ids, "
-            f"expected {marker['rows']:,}; {remedy}"
-        )
-    return len(ids)
-
-
 def _check_record(
     store: Store, run_id: str, key: str, spec: dict[str, Any], manifest: dict[str, Any]
 ) -> int:
@@ -95,12 +63,15 @@ def _check_record(
 def _check_files(store: Store, run_id: str, measurements: int) -> list[str]:
     """Return a line per file of the run that is missing or is not what was committed."""
     folder = f"runs/{run_id}"
-    marker = store.committed(folder)
+    try:
+        marker = read_run_marker(store, run_id)
+    except AceRayError as error:
+        return [str(error)]
     if marker is None:
         return [f"run {run_id} is not complete; run `ace-ray run` again"]
     remedy = f"run `ace-ray report {run_id}`"
     problems = []
-    for name, expected in marker["files"].items():
+    for name, (_, expected) in marker["files"].items():
         if not store.has(f"{folder}/{name}"):
             problems.append(f"{store.locate(folder)}/{name}: missing; {remedy}")
         elif digest(store.read(f"{folder}/{name}")) != expected:

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from ace_ray.config import load
+
 ROOT = Path(__file__).parent.parent
 SMALL = ROOT / "configs" / "glyphs-small.yaml"
+VARIANT = load(str(SMALL)).benchmark_configs()[0].variant  # its name in the store
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def test_temperature_says_when_it_hits_its_bound() -> None:
     logits, labels = sample()
     with pytest.warns(BoundWarning, match="at its bound"):
         fitted = ace_ray.TemperatureScaling(bounds=(0.5, 1.5)).fit(logits, labels)
-    assert fitted.bound_hit_
+    assert fitted.report_.bound_hit
     assert fitted.temperature_ == 1.5
 
 
@@ -219,7 +219,7 @@ def test_t_test_without_variance_is_never_nan() -> None:
 
 
 Z = np.zeros((4, 3))
-Z[:, 0] = 1
+Z[:, 0] = 2
 
 
 @pytest.mark.parametrize(

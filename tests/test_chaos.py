@@ -45,8 +45,14 @@ def records(store: Path) -> list[Path]:
     return list(store.glob("runs/*/trials/[!.]*.json"))
 
 
-def kill_when(config: Path, store: Path, units: Callable[[Path], list[Path]]) -> None:
-    """Start a run and kill its driver, by its process id, as soon as a few units are finished."""
+def kill_when(
+    config: Path,
+    store: Path,
+    units: Callable[[Path], list[Path]],
+    how: signal.Signals = signal.SIGKILL,
+    code: int = -signal.SIGKILL,
+) -> None:
+    """Start a run and end its driver, by its process id, as soon as a few units are finished."""
     with subprocess.Popen(
         command("run", config, "--store", store),
         stdout=subprocess.DEVNULL,
@@ -57,8 +63,8 @@ def kill_when(config: Path, store: Path, units: Callable[[Path], list[Path]]) ->
             assert driver.poll() is None, "the run ended before it could be killed"
             assert time.monotonic() < deadline
             time.sleep(0.005)
-        driver.send_signal(signal.SIGKILL)
-        assert driver.wait() == -signal.SIGKILL
+        driver.send_signal(how)
+        assert driver.wait() == code
     # Ray's processes share the driver's fate; wait until nothing is written any more.
     settled = -1
     while settled != (now := len(units(store))):
@@ -116,4 +122,18 @@ def test_driver_killed_in_the_middle_of_the_sweep(
     assert done.json["trials_cached"] == len(survivors)
     assert done.json["trials_run"] == TRIALS - len(survivors)
     assert stamps(list(kept)) == kept
+    check_exact(store, done.json, uninterrupted)
+
+
+@pytest.mark.parametrize("units", [committed, records])
+def test_an_interrupt_is_not_success(
+    config: Path, uninterrupted: dict[str, Any], tmp_path: Path, units: Callable[[Path], list[Path]]
+) -> None:
+    store = tmp_path / "store"
+    kill_when(config, store, units, signal.SIGINT, 130)
+    survivors = units(store)
+    assert 0 < len(survivors) < {committed: SPLITS, records: TRIALS}[units]
+    assert not list(store.glob("runs/*/results.parquet"))
+    done = ace_ray("run", config, "--store", store, "--json")
+    assert done.code == 0, done.stderr
     check_exact(store, done.json, uninterrupted)

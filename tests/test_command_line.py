@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from ace_ray.cli import main
-from tests.conftest import SMALL, Done, ace_ray
+from tests.conftest import SMALL, VARIANT, Done, ace_ray
 
-SPLIT = "logits/model=test_resnet.glyphs/benchmark=glyphs/split=fog%2F1"
+SPLIT = f"logits/model=test_resnet.glyphs/benchmark={VARIANT}/split=fog%2F1"
 COMMANDS = ["demo", "run", "plan", "logits", "sweep", "report", "validate", "ls", "doctor"]
 
 
@@ -106,7 +106,7 @@ def test_a_truncated_part_is_named_with_its_remedy(
         assert done.code == 2
         assert part.name in done.error
         assert "1,000 bytes, expected" in done.error
-        assert "--repair" in done.error
+        assert f"`ace-ray logits {SMALL} --store {store} --repair`" in done.error
     assert invoke("validate", "--store", store).code == 2
     assert before == {p: p.read_bytes() for p in store.rglob("*") if p.is_file()}
 
@@ -131,7 +131,8 @@ def test_damage_that_keeps_the_size_is_noticed_when_read(
 def test_sweep_before_logits_says_what_to_do(tmp_path: Path) -> None:
     done = invoke("sweep", SMALL, "--store", tmp_path / "store")
     assert done.code == 2
-    assert "run `ace-ray logits` first" in done.stderr
+    assert f"run `ace-ray logits {SMALL} --store {tmp_path / 'store'}` first" in done.error
+    assert not (tmp_path / "store").exists()
 
 
 def test_unknown_run_and_missing_store(small_run: dict[str, Any], tmp_path: Path) -> None:
@@ -180,3 +181,51 @@ def test_report_can_be_made_again(small_run: dict[str, Any], tmp_path: Path) -> 
     done = ace_ray("report", "--store", store, "--json")
     assert done.code == 0, done.stderr
     assert before == {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["bogus"], ["plan", "--cpus", "0"], ["plan", "a", "b"], ["run", "--cpus", "0"], ["ls"]],
+)
+def test_usage_errors_are_one_line_too(arguments: list[str]) -> None:
+    done = invoke(*arguments)
+    assert done.code == 2
+    assert "--help`" in done.error
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("runs/{run}/manifest.json", "{}"),
+        ("runs/{run}/_COMMITTED.json", "{}"),
+        ("runs/{run}/_COMMITTED.json", '{"key": "k", "report": "r", "files": {"a": 1}}'),
+        (SPLIT + "/_COMMITTED.json", "{}"),
+        (SPLIT + "/_COMMITTED.json", '{"key": "k", "identity": {}, "rows": 1, "parts": [{}]}'),
+        ("runs/{run}/trials/{trial}", '{"key": "{stem}"}'),
+        ("ace-store.json", "{"),
+    ],
+)
+def test_damaged_documents_never_make_a_traceback(
+    small_run: dict[str, Any], tmp_path: Path, path: str, content: str
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(small_run["store"], store)
+    trial = next((store / "runs" / small_run["run_id"] / "trials").iterdir())
+    path = path.replace("{run}", small_run["run_id"]).replace("{trial}", trial.name)
+    (store / path).write_text(content.replace("{stem}", trial.stem))
+    done = invoke("validate", small_run["run_id"], "--store", store)
+    assert done.code == 2
+    assert "error: " in done.stderr
+    for command in (["plan", SMALL], ["ls", "runs"]):
+        assert invoke(*command, "--store", store).code in (0, 2)
+
+
+def test_a_store_below_a_file_and_narrow_encodings(
+    small_run: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert ace_ray("run", SMALL, "--store", tmp_path / "file" / "store").code == 2
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = ace_ray("run", SMALL, "--store", small_run["store"])
+    assert done.code == 0
+    assert "Traceback" not in done.stderr

@@ -53,7 +53,16 @@ def test_the_written_configuration_reads_back_as_itself(tmp_path: Path) -> None:
         ("benchmarks: [glyph]", "did you mean 'glyphs'"),
         ("benchmarks: [{name: glyphs, tset: 5}]", "unknown key 'tset'; did you mean 'test'"),
         ("benchmarks: [{test: 5}]", "benchmarks[0]: expected a name"),
-        ("benchmarks: [5]", "benchmarks.0"),
+        ("benchmarks: [5]", "benchmarks[0]: expected a name or a mapping with `name`, got int 5"),
+        ("benchmarks: [{name: glyphs, 5: 1}]", "benchmarks[0]: expected a name"),
+        ("benchmarks: [glyphs, {name: glyphs, test: 4000}]", "repeats a name"),
+        ("sweep: null", "sweep: expected a mapping of keys (leave it out"),
+        ("models: glyphs", "models: expected a list, as in [a, b], got str"),
+        ("sweep: {difficulty: [1e3]}", "write 1000 or 1.0e+3"),
+        ("? [1, 2]\n: x", "line 1: a key must be a plain word"),
+        ("x: 2020-99-99", "not valid YAML: month must be in 1..12"),
+        ("[" * 3000, "not valid YAML"),
+        ("sweep: {seeds: [9223372036854775808]}", "less than 9223372036854775808"),
         ("benchmarks: [{name: glyphs, test: 10, corrupted: 11}]", "corrupted (11) is larger"),
         ("benchmarks: [{name: glyphs, corruptions: [fgo]}]", "did you mean 'fog'"),
         ("benchmarks: [{name: glyphs, severities: [6]}]", "less than or equal to 5, got int 6"),
@@ -61,7 +70,7 @@ def test_the_written_configuration_reads_back_as_itself(tmp_path: Path) -> None:
         ("studies: [severty]", "unknown 'severty'; did you mean 'severity'"),
         ("sweep: {difficulty: [0]}", "sweep.difficulty.0: expected greater than 0, got int 0"),
         ("sweep: {difficulty: [.nan]}", "finite number"),
-        ("sweep: {difficulty: 10}", "sweep.difficulty: expected a valid tuple, got int 10"),
+        ("sweep: {difficulty: 10}", "sweep.difficulty: expected a list, as in [a, b], got int 10"),
         ("sweep: {seeds: ['1']}", "sweep.seeds.0: expected a valid integer, got str '1'"),
         ("sweep: {seeds: [true]}", "expected a valid integer, got bool True"),
         ("sweep: {seeds: []}", "sweep.seeds is empty"),
@@ -89,7 +98,7 @@ def test_missing_and_binary_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         load(str(tmp_path / "none.yaml"))
     (tmp_path / "run.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="UTF-8"):
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
         load(str(tmp_path / "run.yaml"))
     with pytest.raises(ConfigError, match="cannot be read"):
         load(str(tmp_path))
@@ -99,3 +108,21 @@ def test_every_field_is_classified_once() -> None:
     """A new field must be put into `RESULT` or `RUNTIME` on purpose."""
     assert not RESULT & RUNTIME
     assert field_paths() == RESULT | RUNTIME
+
+
+def test_yaml_merge_keys_work(tmp_path: Path) -> None:
+    text = "base: &b {bins: 10}\nsweep: {<<: *b, seeds: [4]}"
+    with pytest.raises(ConfigError, match="unknown key 'base'"):
+        load(write(tmp_path, text))
+    config = load(write(tmp_path, "sweep: {<<: {bins: 10}, seeds: [4]}"))
+    assert (config.sweep.bins, config.sweep.seeds) == (10, (4,))
+
+
+def test_other_options_are_another_variant(tmp_path: Path) -> None:
+    def variant(options: str) -> str:
+        file = write(tmp_path, f"benchmarks: [{{name: glyphs{options}}}]")
+        return load(file).benchmark_configs()[0].variant
+
+    assert variant("") == variant(", test: 5000") == "glyphs"
+    assert variant(", test: 4000").startswith("glyphs~")
+    assert variant(", test: 4000") != variant(", test: 4001")

@@ -76,10 +76,10 @@ def test_engine_and_constants_change_corrupted_splits_alone(
 def test_models_never_share_a_key(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["test_resnet.glyphs"]
     split = plan_units(config)[0].split
-    key = make_unit(model.name, split).key
+    key = make_unit(model.name, split, "glyphs").key
     for change in ({"side": 64}, {"mean": (0.0, 0.0, 0.0)}, {"architecture": "test_vit"}):
         monkeypatch.setitem(MODELS, model.name, dataclasses.replace(model, **change))
-        assert make_unit(model.name, split).key != key
+        assert make_unit(model.name, split, "glyphs").key != key
 
 
 def test_runtime_fields_do_not_change_the_run(config: Config, tmp_path: Path) -> None:

@@ -20,13 +20,14 @@ from sklearn.calibration import _TemperatureScaling as SklearnTemperature
 from ace_ray.benchmarks import glyphs
 from ace_ray.calibration import hard_set
 from ace_ray.store import MARKER
-from tests.conftest import SMALL, ace_ray
+from tests.conftest import SMALL, VARIANT, ace_ray
 
-SPLIT = "logits/model=test_resnet.glyphs/benchmark=glyphs/split=gaussian_noise%2F5"
+SPLITS = f"logits/model=test_resnet.glyphs/benchmark={VARIANT}"
+SPLIT = f"{SPLITS}/split=gaussian_noise%2F5"
 
 
 def table(run: dict[str, Any], split: str) -> pa.Table:
-    folder = run["store"] / "logits/model=test_resnet.glyphs/benchmark=glyphs" / f"split={split}"
+    folder = run["store"] / SPLITS / f"split={split}"
     return pa.concat_tables(
         [pq.read_table(p, partitioning=None) for p in sorted(folder.glob("*.parquet"))]
     )
@@ -263,7 +264,7 @@ def test_repair_extracts_only_what_is_damaged(small_run: dict[str, Any], tmp_pat
     part.write_bytes(original[: len(original) // 2])
     refused = ace_ray("run", SMALL, "--store", store)
     assert refused.code == 2
-    assert "ace-ray logits --repair" in refused.error
+    assert f"ace-ray logits {SMALL} --store {store} --repair" in refused.error
     done = ace_ray("logits", SMALL, "--store", store, "--repair", "--json")
     assert done.code == 0, done.stderr
     assert done.json["splits_extracted"] == 1
@@ -302,3 +303,57 @@ def test_one_worker_or_two_give_the_same_bytes(small_run: dict[str, Any], tmp_pa
     for mine in (tmp_path / "one" / "logits").rglob("*.parquet"):
         theirs = small_run["store"] / mine.relative_to(tmp_path / "one")
         assert mine.read_bytes() == theirs.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name", ["results.parquet", "report.html", "tables/severity.json", "summary.json"]
+)
+def test_outputs_that_are_gone_are_made_again(
+    small_run: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(small_run["store"], store)
+    output = store / "runs" / small_run["run_id"] / name
+    original = output.read_bytes()
+    output.write_bytes(original[:-1]) if name == "results.parquet" else output.unlink()
+    assert not ace_ray("plan", SMALL, "--store", store, "--json").json["finished"]
+    done = ace_ray("run", SMALL, "--store", store, "--json")
+    assert done.code == 0, done.stderr
+    assert (done.json["splits_extracted"], done.json["trials_run"]) == (0, 0)
+    assert output.read_bytes() == original
+
+
+def test_repair_finds_a_flipped_bit(small_run: dict[str, Any], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(small_run["store"], store)
+    part = next((store / SPLIT).glob("*.parquet"))
+    original = part.read_bytes()
+    damaged = bytearray(original)
+    damaged[len(damaged) // 2] ^= 1
+    part.write_bytes(damaged)
+    bad = ace_ray("validate", "--store", store)
+    assert bad.code == 2
+    # The remedy can be pasted: it names the run's own configuration and the store.
+    remedy = (
+        f"`ace-ray logits {store}/runs/{small_run['run_id']}/config.yaml --store {store} --repair`"
+    )
+    assert remedy in bad.stderr
+    done = ace_ray(*remedy.strip("`").split()[1:], "--json")
+    assert done.code == 0, done.stderr
+    assert done.json["splits_extracted"] == 1
+    assert part.read_bytes() == original
+    assert ace_ray("validate", "--store", store).code == 0
+
+
+def test_two_configurations_share_a_store_without_replacing_each_other(
+    small_run: dict[str, Any], tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(small_run["store"], store)
+    other = tmp_path / "other.yaml"
+    other.write_text(SMALL.read_text().replace("test: 600", "test: 500"))
+    found = ace_ray("plan", other, "--store", store, "--json").json
+    assert (found["splits_cached"], found["splits_outdated"]) == (0, 0)
+    assert ace_ray("logits", other, "--store", store).code == 0
+    assert ace_ray("plan", SMALL, "--store", store, "--json").json["finished"]
+    assert ace_ray("validate", small_run["run_id"], "--store", store).code == 0

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ace_ray.arrays import BoolArray, FloatArray
+from ace_ray.arrays import BoolArray, FloatArray, IntArray
 from ace_ray.calibration.arguments import as_labels, as_logits
-from ace_ray.calibration.base import Calibrator
+from ace_ray.calibration.base import Calibrator, LogitCalibrator, Space, with_top
+from ace_ray.calibration.blocks import block_of, row_blocks
 from ace_ray.calibration.metrics import difficulty as difficulty_of
-from ace_ray.calibration.softmax import softmax, top1_confidence
-from ace_ray.errors import DataError
+from ace_ray.calibration.softmax import mean_confidence, softmax
+from ace_ray.errors import DataError, UsageError
 
 
 def hard_set(correct: ArrayLike, difficulty: float, rng: np.random.Generator) -> BoolArray:
@@ -51,6 +53,20 @@ class ACE:
     test label is needed. For temperature scaling the ensemble is itself one temperature,
     `1/T = alpha/T_o + (1 - alpha)/T_h` (Eq. 8).
 
+    Args:
+        calibrator: The family; it is copied, never fitted itself.
+        difficulty: d = wrong : right of the hard set; None takes the whole set for both.
+        seed: Draws the hard set, through `numpy.random.default_rng(seed)`.
+        clip_alpha: Keep alpha in [0, 1]. The authors' code does not.
+        space: What is mixed: "logits", "probs", "confidence", or "geometric" (probabilities, or
+            confidences where only these are defined, to the powers alpha and 1 - alpha). None: the
+            calibrator's own default, which is that of the authors' code.
+        same_size: Fit f_o on a random part of the calibration set as large as the hard set.
+        classes: Indices of the classes that the test set has (200 for ImageNet-R): calibrators act
+            on all logits, then these columns are kept for confidence, probabilities and alpha.
+        alpha_reference: "full" divides by the mean confidence over all classes, as the authors do;
+            "matched" computes the calibration set's mean confidence on `classes` too.
+
     Attributes:
         easy_: f_o, fitted on the whole calibration set.
         hard_: f_h, fitted on the hard set.
@@ -59,13 +75,15 @@ class ACE:
         avg_confidence_: Mean uncalibrated confidence on the calibration set.
 
     >>> import numpy as np
-    >>> from ace_ray.calibration import ACE, TemperatureScaling
+    >>> from ace_ray import ACE, TemperatureScaling
     >>> rng = np.random.default_rng(0)
     >>> labels = rng.integers(0, 5, 400)
     >>> logits = 4 * rng.normal(size=(400, 5)) + 4 * np.eye(5)[labels]
     >>> ace = ACE(TemperatureScaling(), difficulty=2, seed=1).fit(logits, labels)
     >>> ace.alpha(logits)
     1.0
+    >>> ace.alpha(0.3 * logits) < 1
+    True
     """
 
     easy_: Calibrator
@@ -77,30 +95,79 @@ class ACE:
     def __init__(
         self,
         calibrator: Calibrator,
-        difficulty: float = 10,
+        difficulty: float | None = 10,
         seed: int = 1,
         clip_alpha: bool = True,
+        *,
+        space: Space | None = None,
+        same_size: bool = False,
+        classes: Sequence[int] | IntArray | None = None,
+        alpha_reference: Literal["full", "matched"] = "full",
     ) -> None:
         self.calibrator = calibrator
         self.difficulty = difficulty
         self.seed = seed
         self.clip_alpha = clip_alpha
+        self.space = space
+        self.same_size = same_size
+        self.classes = classes
+        self.alpha_reference = alpha_reference
 
-    def fit(self, logits: ArrayLike, labels: ArrayLike) -> Self:
-        """Fit both calibrators; the hard set is drawn with `numpy.random.default_rng(seed)`."""
+    def fit(self, logits: ArrayLike, labels: ArrayLike, *, easy: Calibrator | None = None) -> Self:
+        """Fit both calibrators.
+
+        Args:
+            logits: (N, C) of the calibration set.
+            labels: (N,).
+            easy: f_o, where it is already fitted on these logits (a sweep fits it once).
+        """
         z = as_logits(logits)
         y = as_labels(labels, z)
-        correct = z.argmax(axis=1) == y
-        self.hard_mask_ = hard_set(correct, self.difficulty, np.random.default_rng(self.seed))
+        self._check_params(z.shape[1])
+        correct = np.concatenate([z[r].argmax(axis=1) == y[r] for r in row_blocks(*z.shape)])
+        rng = np.random.default_rng(self.seed)
+        if self.difficulty is None:
+            self.hard_mask_ = np.ones(len(z), bool)
+        else:
+            self.hard_mask_ = hard_set(correct, self.difficulty, rng)
         self.difficulty_ = difficulty_of(correct[self.hard_mask_])
-        self.avg_confidence_ = float(top1_confidence(z).mean())
-        self.easy_ = copy.deepcopy(self.calibrator).fit(z, y)
+        reference = self.classes if self.alpha_reference == "matched" else None
+        self.avg_confidence_ = mean_confidence(z, reference)
+        part = None
+        if self.same_size:
+            part = np.zeros(len(z), bool)
+            part[rng.choice(len(z), int(self.hard_mask_.sum()), replace=False)] = True
+        self.easy_ = copy.deepcopy(self.calibrator).fit(z, y, part) if easy is None else easy
         self.hard_ = copy.deepcopy(self.calibrator).fit(z, y, self.hard_mask_)
         return self
 
+    def _check_params(self, width: int) -> None:
+        known = ("logits", "probs", "confidence", "geometric", None)
+        if self.space not in known:
+            raise UsageError(f"space: expected one of {known}, got {self.space!r}")
+        if self.alpha_reference not in ("full", "matched"):
+            raise UsageError(
+                f"alpha_reference: expected 'full' or 'matched', got {self.alpha_reference!r}"
+            )
+        if self.mixing_space() == "logits" and not isinstance(self.calibrator, LogitCalibrator):
+            raise UsageError(
+                f"{type(self.calibrator).__name__} has no calibrated logits to mix; "
+                "use space='confidence', 'probs' or 'geometric'"
+            )
+        if self.classes is not None:
+            index = np.asarray(self.classes)
+            distinct = len(np.unique(index)) == len(index) >= 2
+            if not distinct or index.min() < 0 or index.max() >= width:
+                raise DataError(f"classes: expected two or more distinct indices in 0..{width - 1}")
+
+    def mixing_space(self) -> Space:
+        """Return what is mixed: the given space or the calibrator's default."""
+        return self.space or self.calibrator.space
+
     def alpha_raw(self, test_logits: ArrayLike) -> float:
         """Return avgConf(test) / avgConf(calibration), unclipped (Eq. 6)."""
-        return float(top1_confidence(as_logits(test_logits)).mean() / self.avg_confidence_)
+        self._check_fitted()
+        return mean_confidence(as_logits(test_logits), self.classes) / self.avg_confidence_
 
     def alpha(self, test_logits: ArrayLike) -> float:
         """Return the weight of f_o for this test set, in [0, 1] unless `clip_alpha` is off."""
@@ -110,21 +177,172 @@ class ACE:
         """Return alpha from its raw value."""
         return min(max(alpha_raw, 0.0), 1.0) if self.clip_alpha else alpha_raw
 
+    def alphas(self, test_logits: ArrayLike, batch_size: int) -> FloatArray:
+        """Return alpha of each consecutive batch of the test set."""
+        z = as_logits(test_logits)
+        if batch_size < 1:
+            raise DataError(f"batch_size: expected at least 1, got {batch_size}")
+        starts = range(0, len(z), batch_size)
+        return np.array([self.alpha(z[start : start + batch_size]) for start in starts])
+
     def transform(self, logits: ArrayLike, alpha: float | None = None) -> FloatArray:
-        """Return the mixed logits; alpha comes from these logits unless given."""
+        """Return the mixed logits (space "logits"); alpha comes from these logits unless given."""
+        if self.mixing_space() != "logits":
+            raise UsageError(f"space is {self.mixing_space()!r}: there are no mixed logits")
         z = as_logits(logits)
-        a = self.alpha(z) if alpha is None else alpha
-        # At the ends the mix is one calibrator exactly, with no rounding from the other.
-        if a == 1:
-            return self.easy_.transform(z)
-        if a == 0:
-            return self.hard_.transform(z)
-        return a * self.easy_.transform(z) + (1 - a) * self.hard_.transform(z)
+        weight = self._alpha_rows(z, alpha, None)
+        out = np.empty((len(z), self._width(z)))
+        for rows in row_blocks(*z.shape):
+            out[rows] = self._mixed_logits(block_of(z, rows, np.float64), weight[rows])
+        return out
 
-    def predict_proba(self, logits: ArrayLike, alpha: float | None = None) -> FloatArray:
-        """Return softmax of the mixed logits."""
-        return softmax(self.transform(logits, alpha))
+    def predict_proba(
+        self, logits: ArrayLike, alpha: float | None = None, batch_size: int | None = None
+    ) -> FloatArray:
+        """Return calibrated probabilities.
 
-    def predict_confidence(self, logits: ArrayLike, alpha: float | None = None) -> FloatArray:
-        """Return the largest probability of each row."""
-        return top1_confidence(self.transform(logits, alpha))
+        Args:
+            logits: (N, C) of the test set, all classes.
+            alpha: A fixed weight of f_o; from these logits if None.
+            batch_size: Compute alpha from each batch of this size instead of the whole.
+        """
+        z = as_logits(logits)
+        weight = self._alpha_rows(z, alpha, batch_size)
+        out = np.empty((len(z), self._width(z)))
+        for rows in row_blocks(*z.shape):
+            out[rows] = self._proba(block_of(z, rows, np.float64), weight[rows])
+        return out
+
+    def predict_confidence(
+        self, logits: ArrayLike, alpha: float | None = None, batch_size: int | None = None
+    ) -> FloatArray:
+        """Return the calibrated confidence of the top-1 prediction; arguments as above."""
+        z = as_logits(logits)
+        weight = self._alpha_rows(z, alpha, batch_size)
+        out = np.empty(len(z))
+        for rows in row_blocks(*z.shape):
+            block = block_of(z, rows, np.float64)
+            if self._by_confidence():
+                out[rows] = self._mixed_confidence(block, weight[rows])
+            else:
+                out[rows] = self._proba(block, weight[rows]).max(axis=1)
+        return out
+
+    def _alpha_rows(self, z: FloatArray, alpha: float | None, batch: int | None) -> FloatArray:
+        self._check_fitted()
+        if alpha is not None and batch is not None:
+            raise UsageError("give alpha or batch_size, not both")
+        if alpha is not None and not np.isfinite(alpha):
+            raise DataError(f"alpha: expected a finite number, got {alpha}")
+        if batch is not None:
+            return np.repeat(self.alphas(z, batch), batch)[: len(z)]
+        return np.full(len(z), self.alpha(z) if alpha is None else alpha)
+
+    def _by_confidence(self) -> bool:
+        """Whether confidences are mixed rather than whole vectors."""
+        space = self.mixing_space()
+        only = not isinstance(self.calibrator, LogitCalibrator)
+        return space == "confidence" or (space == "geometric" and only)
+
+    def _subset(self, values: FloatArray) -> FloatArray:
+        return values if self.classes is None else values[:, np.asarray(self.classes)]
+
+    def _width(self, z: FloatArray) -> int:
+        return z.shape[1] if self.classes is None else len(self.classes)
+
+    def _both(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the probabilities of f_o and f_h on the kept classes."""
+        p_o, p_h = (self._subset(f._proba(z)) for f in (self.easy_, self.hard_))
+        if self.classes is not None:
+            p_o, p_h = (p / p.sum(axis=1, keepdims=True) for p in (p_o, p_h))
+        return p_o, p_h
+
+    def _mixed_logits(self, z: FloatArray, alpha: FloatArray) -> FloatArray:
+        assert isinstance(self.easy_, LogitCalibrator)
+        assert isinstance(self.hard_, LogitCalibrator)
+        mixed = _mix(self.easy_._map_logits(z), self.hard_._map_logits(z), alpha[:, None])
+        return self._subset(mixed)
+
+    def _mixed_confidence(self, z: FloatArray, alpha: FloatArray) -> FloatArray:
+        if self.classes is None:
+            c_o, c_h = (f._confidence(z) for f in (self.easy_, self.hard_))
+        elif isinstance(self.easy_, LogitCalibrator):
+            c_o, c_h = (p.max(axis=1) for p in self._both(z))
+        else:
+            # A map of confidences acts on the confidence that the kept classes have.
+            kept = self._subset(z)
+            c_o, c_h = (f._confidence(kept) for f in (self.easy_, self.hard_))
+        if self.mixing_space() == "geometric":
+            return _power(c_o, alpha) * _power(c_h, 1 - alpha)
+        # Unclipped weights can push a mixed confidence out of its range.
+        return np.clip(_mix(c_o, c_h, alpha), 0, 1)
+
+    def _proba(self, z: FloatArray, alpha: FloatArray) -> FloatArray:
+        if self._by_confidence():
+            return with_top(softmax(self._subset(z)), self._mixed_confidence(z, alpha))
+        if self.mixing_space() == "logits":
+            return softmax(self._mixed_logits(z, alpha))
+        p_o, p_h = self._both(z)
+        if self.mixing_space() == "probs":
+            return np.asarray(np.clip(_mix(p_o, p_h, alpha[:, None]), 0, 1))
+        product = _power(p_o, alpha[:, None]) * _power(p_h, 1 - alpha[:, None])
+        return np.asarray(product / product.sum(axis=1, keepdims=True))
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "avg_confidence_"):
+            raise UsageError("ACE is not fitted; call fit(logits, labels) first")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of `__init__`."""
+        names = ("calibrator", "difficulty", "seed", "clip_alpha", "space", "same_size", "classes",
+                 "alpha_reference")  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+    def save(self, path: str) -> None:
+        """Write `ace.json` and `ace.safetensors` into the folder `path`."""
+        from ace_ray.calibration.persistence import save
+
+        save(self, path)
+
+
+def _mix(a: FloatArray, b: FloatArray, alpha: FloatArray) -> FloatArray:
+    """Return alpha a + (1 - alpha) b; exactly one of them at the ends."""
+    mixed = alpha * a + (1 - alpha) * b
+    return np.where(alpha == 1, a, np.where(alpha == 0, b, mixed))
+
+
+def _power(base: FloatArray, exponent: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.power(base, exponent))
+
+
+class MultiSourceACE:
+    """One ACE per source domain, ensembled by the mean of their outputs (Sec. 3.4, domains).
+
+    Attributes:
+        aces_: The fitted members, in the order of the domains.
+    """
+
+    aces_: list[ACE]
+
+    def __init__(self, ace: ACE) -> None:
+        self.ace = ace
+
+    def fit(self, domains: Sequence[tuple[ArrayLike, ArrayLike]]) -> Self:
+        """Fit on (logits, labels) of each domain."""
+        if not len(domains):
+            raise DataError("domains: expected at least one (logits, labels) pair")
+        self.aces_ = [copy.deepcopy(self.ace).fit(z, y) for z, y in domains]
+        return self
+
+    def alpha(self, test_logits: ArrayLike) -> FloatArray:
+        """Return alpha of each member."""
+        return np.array([ace.alpha(test_logits) for ace in self.aces_])
+
+    def predict_proba(self, logits: ArrayLike) -> FloatArray:
+        """Return the members' mean probabilities."""
+        return np.asarray(np.mean([ace.predict_proba(logits) for ace in self.aces_], axis=0))
+
+    def predict_confidence(self, logits: ArrayLike) -> FloatArray:
+        """Return the members' mean confidence in the top-1 prediction."""
+        return np.asarray(np.mean([ace.predict_confidence(logits) for ace in self.aces_], axis=0))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ace_ray.arrays import BoolArray, FloatArray, IntArray
 from ace_ray.errors import DataError
+
+
+class ProbabilityWarning(UserWarning):
+    """Logits look like probabilities."""
 
 
 def as_logits(logits: ArrayLike) -> FloatArray:
@@ -20,7 +26,25 @@ def as_logits(logits: ArrayLike) -> FloatArray:
     if not (np.isfinite(z.min()) and np.isfinite(z.max())):
         bad = int(np.flatnonzero(~np.isfinite(z).all(axis=1))[0])
         raise DataError(f"logits: NaN or infinite value in row {bad}; drop or repair the row")
+    few = z[:64].astype(np.float64)
+    if few.min() >= 0 and np.abs(few.sum(axis=1) - 1).max() < 1e-3:
+        warnings.warn(
+            "logits: rows are non-negative and sum to one, which looks like probabilities; "
+            "they are used as logits. Pass np.log(probabilities) if that is what they are",
+            ProbabilityWarning,
+            stacklevel=3,
+        )
     return z
+
+
+def as_proba(proba: ArrayLike) -> FloatArray:
+    """Return probabilities as float64 (N, C) whose rows sum to one."""
+    p = np.asarray(proba, np.float64)
+    if p.ndim != 2 or p.shape[0] < 1 or p.shape[1] < 2:
+        raise DataError(f"probabilities: expected shape (N >= 1, C >= 2), got {p.shape}")
+    if not (p.min() >= 0 and np.abs(p.sum(axis=1) - 1).max() < 1e-3):
+        raise DataError("probabilities: expected values >= 0 with rows that sum to one")
+    return p
 
 
 def as_labels(labels: ArrayLike, logits: FloatArray) -> IntArray:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ace_ray.arrays import FloatArray, IntArray
+from ace_ray.calibration.blocks import block_of, row_blocks
 
 
 def log_softmax(logits: FloatArray) -> FloatArray:
     """Return log probabilities (N, C)."""
-    z = logits.astype(np.float64)
+    z = np.array(logits, np.float64)
     z -= z.max(axis=1, keepdims=True)
     z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
     return z
@@ -17,14 +20,28 @@ def log_softmax(logits: FloatArray) -> FloatArray:
 
 def softmax(logits: FloatArray) -> FloatArray:
     """Return probabilities (N, C)."""
-    return np.exp(log_softmax(logits))
+    z = np.array(logits, np.float64)
+    z -= z.max(axis=1, keepdims=True)
+    np.exp(z, out=z)
+    z /= z.sum(axis=1, keepdims=True)
+    return z
 
 
 def top1_confidence(logits: FloatArray) -> FloatArray:
     """Return the largest probability of each row (N,): 1 / sum exp(z - max z)."""
-    z = logits.astype(np.float64)
+    z = np.array(logits, np.float64)
     z -= z.max(axis=1, keepdims=True)
     return np.asarray(1 / np.exp(z, out=z).sum(axis=1))
+
+
+def mean_confidence(logits: FloatArray, classes: Sequence[int] | IntArray | None = None) -> float:
+    """Return the mean largest probability, over all classes or a subset of them, block by block."""
+    total = 0.0
+    index = None if classes is None else np.asarray(classes)
+    for rows in row_blocks(*logits.shape):
+        block = block_of(logits, rows, np.float64)
+        total += float(top1_confidence(block if index is None else block[:, index]).sum())
+    return total / len(logits)
 
 
 def true_class(values: FloatArray, labels: IntArray) -> FloatArray:

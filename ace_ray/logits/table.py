@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from ace_ray.arrays import FloatArray, IntArray
 from ace_ray.errors import IntegrityError
-from ace_ray.identity import TABLE_SCHEMA, digest
-from ace_ray.store import Store, encode
+from ace_ray.identity import TABLE_SCHEMA, content_key, digest
+from ace_ray.store import MARKER, Store, encode
 
 # What is not derived here enters a part's file metadata under this name, as JSON.
 METADATA: Final = b"ace_ray"
@@ -77,7 +77,11 @@ def decode_part(store: Store, path: str, columns: list[str] | None = None) -> pa
     """Read a part; page checksums are verified."""
     data = store.read(path)
     try:
-        return pq.read_table(io.BytesIO(data), columns=columns, page_checksum_verification=True)
+        # One thread: pyarrow's pools can outlive the interpreter and abort it at exit.
+        with pq.ParquetFile(
+            io.BytesIO(data), page_checksum_verification=True, pre_buffer=False
+        ) as file:
+            return file.read(columns=columns, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise IntegrityError(
@@ -90,9 +94,23 @@ def split_folder(model: str, benchmark: str, split: str) -> str:
     return f"logits/model={encode(model)}/benchmark={encode(benchmark)}/split={encode(split)}"
 
 
+def read_marker(store: Store, folder: str) -> dict[str, Any] | None:
+    """Return a split's commit marker with its parts as `Part`s, or None if not committed."""
+    path = f"{folder}/{MARKER}"
+    if not store.has(path):
+        return None
+    fields = {"key": str, "identity": dict, "rows": int, "parts": list}
+    marker = store.read_document(path, fields)
+    try:
+        marker["parts"] = [Part(**{n: part[n] for n in Part._fields}) for part in marker["parts"]]
+    except (KeyError, TypeError) as error:
+        raise IntegrityError(f"{store.locate(path)} is damaged; {_REMEDY}") from error
+    return marker
+
+
 def check_sizes(store: Store, folder: str, marker: dict[str, Any]) -> None:
     """Raise unless every part is there with the size that the marker states."""
-    for part in (Part(**p) for p in marker["parts"]):
+    for part in marker["parts"]:
         size = store.size(f"{folder}/{part.name}")
         if size != part.bytes:
             found = "missing" if size is None else f"{size:,} bytes"
@@ -105,7 +123,7 @@ def check_sizes(store: Store, folder: str, marker: dict[str, Any]) -> None:
 def read_split(store: Store, folder: str, marker: dict[str, Any]) -> LogitTable:
     """Read a committed split; what does not match its marker raises IntegrityError."""
     check_sizes(store, folder, marker)
-    tables = [decode_part(store, f"{folder}/{part['name']}") for part in marker["parts"]]
+    tables = [decode_part(store, f"{folder}/{part.name}") for part in marker["parts"]]
     table = pa.concat_tables(tables).combine_chunks()
     if table.num_rows != marker["rows"]:
         raise IntegrityError(
@@ -116,3 +134,35 @@ def read_split(store: Store, folder: str, marker: dict[str, Any]) -> LogitTable:
     return LogitTable(
         table["sample_id"].to_pylist(), table["label"].to_numpy(), tensor.to_numpy_ndarray()
     )
+
+
+def verify_split(store: Store, folder: str, key: str) -> int:
+    """Return the rows of a split, after every byte, id and key was found as committed."""
+    marker = read_marker(store, folder)
+    where = store.locate(folder)
+    if marker is None:
+        raise IntegrityError(f"{where}: not committed; run `ace-ray logits`")
+    if marker["key"] != key:
+        raise IntegrityError(
+            f"{where}: holds logits with another key than this run used; "
+            "the model or data changed since, run `ace-ray run`"
+        )
+    if content_key(marker["identity"]) != key:
+        raise IntegrityError(f"{where}: the marker's key is not the key of its identity; {_REMEDY}")
+    ids: list[str] = []
+    for part in marker["parts"]:
+        path = f"{folder}/{part.name}"
+        if not store.has(path):
+            raise IntegrityError(f"{store.locate(path)}: missing; {_REMEDY}")
+        if digest(store.read(path)) != part.sha256:
+            raise IntegrityError(f"{store.locate(path)}: digest differs from its marker; {_REMEDY}")
+        table = decode_part(store, path)
+        if f'"{key}"'.encode() not in table.schema.metadata[METADATA]:
+            raise IntegrityError(f"{store.locate(path)}: carries another key; {_REMEDY}")
+        ids += table["sample_id"].to_pylist()
+    if len(ids) != marker["rows"] or len(set(ids)) != len(ids):
+        raise IntegrityError(
+            f"{where}: {len(ids):,} rows with {len(set(ids)):,} ids, "
+            f"expected {marker['rows']:,}; {_REMEDY}"
+        )
+    return len(ids)

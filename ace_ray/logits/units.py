@@ -9,9 +9,9 @@ from ace_ray.benchmarks.registry import BENCHMARKS, Split
 from ace_ray.config import Config
 from ace_ray.errors import ConfigError
 from ace_ray.identity import EXTRACTION_CODE, TABLE_SCHEMA, content_key
-from ace_ray.logits.table import check_sizes, split_folder
+from ace_ray.logits.table import check_sizes, read_marker, split_folder, verify_split
 from ace_ray.models.registry import find_model, weights_digest
-from ace_ray.store import Store
+from ace_ray.store import Store, encode
 
 State: TypeAlias = Literal["cached", "missing", "outdated"]
 
@@ -22,18 +22,19 @@ class Unit:
 
     model: str
     split: Split
+    variant: str  # of the benchmark: its name on disk
     identity: dict[str, Any]
     key: str
 
     @property
     def folder(self) -> str:
         """Where the table lies in the store."""
-        return split_folder(self.model, self.split.benchmark, self.split.name)
+        return split_folder(self.model, self.variant, self.split.name)
 
     @property
     def staged(self) -> str:
         """Where parts wait until the unit is complete; the path carries the full key."""
-        return f"staging/{self.key}"
+        return f"staging/{encode(self.variant)}-{self.key}"
 
     def marker(self) -> dict[str, Any]:
         """Return the part of the commit marker that is known before extraction."""
@@ -51,7 +52,7 @@ class Unit:
         }
 
 
-def make_unit(model_name: str, split: Split) -> Unit:
+def make_unit(model_name: str, split: Split, variant: str) -> Unit:
     """Return the unit of a model and a split, with its content key."""
     model = find_model(model_name)
     identity = {
@@ -68,31 +69,45 @@ def make_unit(model_name: str, split: Split) -> Unit:
         "corruption": split.corrupted.identity() if split.corrupted else None,
         "dtype": "float32",
     }
-    return Unit(model=model.name, split=split, identity=identity, key=content_key(identity))
+    return Unit(
+        model=model.name,
+        split=split,
+        variant=variant,
+        identity=identity,
+        key=content_key(identity),
+    )
 
 
 def plan_units(config: Config) -> list[Unit]:
     """Return all units of a configuration: model by model, calibration split first."""
-    splits: list[Split] = []
-    for benchmark in config.benchmark_configs():
-        splits += BENCHMARKS[benchmark.name].splits(benchmark.options)
-    calibration = [s for s in splits if s.role == "calibration"]
+    splits = [
+        (split, benchmark.variant)
+        for benchmark in config.benchmark_configs()
+        for split in BENCHMARKS[benchmark.name].splits(benchmark.options)
+    ]
+    calibration = [split for split, _ in splits if split.role == "calibration"]
     if len(calibration) != 1:
         names = ", ".join(f"{s.benchmark}:{s.name}" for s in calibration) or "none"
         raise ConfigError(f"benchmarks: need exactly one calibration split, got {names}")
-    return [make_unit(model, split) for model in config.models for split in splits]
+    return [
+        make_unit(model, split, variant) for model in config.models for split, variant in splits
+    ]
 
 
-def unit_state(store: Store, unit: Unit) -> State:
+def unit_state(store: Store, unit: Unit, *, thorough: bool = False) -> State:
     """Return whether a unit's table is committed under its key, under another, or not at all.
 
     Raises:
-        IntegrityError: If it is committed but a part is missing or has another size.
+        IntegrityError: If it is committed but a part is missing or has another size; with
+            `thorough`, also if any byte differs.
     """
-    marker = store.committed(unit.folder) if store.exists else None
+    marker = read_marker(store, unit.folder) if store.exists else None
     if marker is None:
         return "missing"
-    if marker.get("key") != unit.key:
+    if marker["key"] != unit.key:
         return "outdated"
-    check_sizes(store, unit.folder, marker)
+    if thorough:
+        verify_split(store, unit.folder, unit.key)
+    else:
+        check_sizes(store, unit.folder, marker)
     return "cached"

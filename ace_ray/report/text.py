@@ -57,7 +57,7 @@ def _notes(table: Table) -> list[str]:
     marks = {cell.mark for row in table.rows for cell in row}
     notes = list(table.notes)
     if marks & _ARROW.keys():
-        notes.append("▲ lower, ▼ higher ECE than the calibrator alone, p < 0.05")
+        notes.append("▲ better (lower ECE), ▼ worse than the calibrator alone, p < 0.05")
     if "missing" in marks:
         notes.append("missing: a trial has no record; never a mean over fewer")
     return notes

@@ -28,8 +28,10 @@ def write_record(store: Store, run_id: str, key: str, spec: TrialSpec, result: T
 def read_record(store: Store, run_id: str, key: str) -> dict[str, Any]:
     """Read a trial's record; the key inside must be the key of its name."""
     path = record_path(run_id, key)
-    record = store.read_json(path)
-    if record.get("key") != key:
+    record = store.read_document(
+        path, {"key": str, "spec": dict, "measurements": list, "diagrams": list, "warnings": list}
+    )
+    if record["key"] != key:
         raise IntegrityError(
             f"{store.locate(path)} holds the record of another trial; delete it and run again"
         )

@@ -17,10 +17,9 @@ from ace_ray.calibration import (
     ece_of,
     ks_error,
     make_calibrator,
-    nll,
     reliability,
 )
-from ace_ray.calibration.softmax import top1_confidence
+from ace_ray.calibration.softmax import true_class
 from ace_ray.config import Config
 from ace_ray.errors import ConfigError
 from ace_ray.identity import CALIBRATION_CODE, RECORD_SCHEMA, content_key
@@ -121,7 +120,7 @@ def fit_trial(spec: TrialSpec, splits: list[EvaluationSplit]) -> TrialResult:
 
 def _fitted(spec: TrialSpec, split: EvaluationSplit) -> Calibrator | ACE:
     if spec.method == "uncalibrated":
-        return Identity()
+        return Identity().fit(split.logits, split.label)
     assert spec.calibrator is not None
     calibrator = make_calibrator(spec.calibrator)
     if spec.method == "alone":
@@ -139,11 +138,12 @@ def _measure(
     if isinstance(fitted, ACE):
         alpha_raw = fitted.alpha_raw(split.logits)
         alpha = fitted.clipped(alpha_raw)
-        calibrated = fitted.transform(split.logits, alpha)
+        proba = fitted.predict_proba(split.logits, alpha)
+        confidence = fitted.predict_confidence(split.logits, alpha)
     else:
-        calibrated = fitted.transform(split.logits)
-    confidence = top1_confidence(calibrated)
-    correct = calibrated.argmax(axis=1) == split.label
+        proba = fitted.predict_proba(split.logits)
+        confidence = fitted.predict_confidence(split.logits)
+    correct = proba.argmax(axis=1) == split.label
     bins = reliability(confidence, correct, spec.bins)
     row = {
         "model": spec.model,
@@ -164,7 +164,13 @@ def _measure(
         "ece": ece_of(bins),
         "ks": ks_error(confidence, correct),
         "brier": brier(confidence, correct),
-        "nll": nll(calibrated, split.label),
+        "nll": _finite_nll(proba, split.label),
     }
     diagram = {name: values.tolist() for name, values in bins._asdict().items()}
     return row, diagram
+
+
+def _finite_nll(proba: FloatArray, label: IntArray) -> float | None:
+    """Return the mean NLL in nats; None where a right class has probability 0 (infinite)."""
+    p = true_class(proba, label)
+    return float(-np.log(p).mean()) if p.all() else None

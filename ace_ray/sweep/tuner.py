@@ -42,9 +42,9 @@ class _Trial(tune.Trainable):
         outcome: dict[str, Any] = {"done": True, "key": self.key, "error": ""}
         try:
             result = fit_trial(self.spec, self.tables[self.spec.model])
+            write_record(self.store, self.run_id, self.key, self.spec, result)
         except AceRayError as error:
             return {**outcome, "error": f"{self.spec}: {error}"}
-        write_record(self.store, self.run_id, self.key, self.spec, result)
         return outcome
 
 

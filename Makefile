@@ -18,6 +18,11 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 	$(PIP) -e '.[dev]'
 	@touch .venv/base $@
 
+.venv/bench: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) -e '.[bench]'
+	@touch .venv/base $@
+
 demo: .venv/base
 	$(BIN)/ace-ray demo --store $(STORE)
 
@@ -32,7 +37,8 @@ test: lint
 test-all: lint
 	$(BIN)/pytest -m ''
 
-bench: .venv/dev
+bench: .venv/bench
+	$(BIN)/python bench/calibration.py
 	$(BIN)/python bench/pipeline.py
 
 clean:

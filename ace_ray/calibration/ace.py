@@ -239,10 +239,21 @@ class ACE:
         return np.full(len(z), self.alpha(z) if alpha is None else alpha)
 
     def _by_confidence(self) -> bool:
-        """Whether confidences are mixed rather than whole vectors."""
-        space = self.mixing_space()
-        only = not isinstance(self.calibrator, LogitCalibrator)
-        return space == "confidence" or (space == "geometric" and only)
+        """Whether confidences are mixed rather than whole vectors.
+
+        For a calibrator of the confidence alone they always are: mixing its vectors linearly is
+        mixing its confidences.
+        """
+        return self.mixing_space() == "confidence" or not isinstance(
+            self.calibrator, LogitCalibrator
+        )
+
+    def predict(self, logits: ArrayLike) -> IntArray:
+        """Return the class whose confidence `predict_confidence` states (of the kept classes)."""
+        z = as_logits(logits)
+        if self._by_confidence():
+            return np.asarray(self._subset(z).argmax(axis=1))
+        return np.asarray(self.predict_proba(z).argmax(axis=1))
 
     def _subset(self, values: FloatArray) -> FloatArray:
         return values if self.classes is None else values[:, np.asarray(self.classes)]

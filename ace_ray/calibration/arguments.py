@@ -22,8 +22,11 @@ def as_logits(logits: ArrayLike) -> FloatArray:
         raise DataError(f"logits: expected floating point, got {z.dtype}; cast with .astype(float)")
     if z.ndim != 2 or z.shape[0] < 1 or z.shape[1] < 2:
         raise DataError(f"logits: expected shape (N >= 1, C >= 2), got {z.shape}")
-    # min and max are NaN or infinite exactly when an element is: no temporary of N x C.
-    if not (np.isfinite(z.min()) and np.isfinite(z.max())):
+    # A finite sum has finite terms: one pass and no temporary of N x C. An overflowing sum of
+    # finite terms is looked at again.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspect = not np.isfinite(z.sum())
+    if suspect and not (np.isfinite(z.min()) and np.isfinite(z.max())):
         bad = int(np.flatnonzero(~np.isfinite(z).all(axis=1))[0])
         raise DataError(f"logits: NaN or infinite value in row {bad}; drop or repair the row")
     few = z[:64].astype(np.float64)

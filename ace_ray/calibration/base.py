@@ -118,6 +118,10 @@ class Calibrator(ABC):
             out[rows] = self._confidence(block_of(z, rows, np.float64))
         return out
 
+    def predict(self, logits: ArrayLike) -> IntArray:
+        """Return the class whose confidence `predict_confidence` states."""
+        return np.asarray(self.predict_proba(logits).argmax(axis=1))
+
     def _check_fitted(self, z: FloatArray) -> None:
         if not hasattr(self, "report_"):
             raise UsageError(f"{type(self).__name__} is not fitted; call fit(logits, labels) first")
@@ -217,6 +221,10 @@ class ConfidenceCalibrator(Calibrator):
     @abstractmethod
     def map_confidence(self, confidence: ArrayLike) -> FloatArray:
         """Return calibrated confidences of uncalibrated ones."""
+
+    def predict(self, logits: ArrayLike) -> IntArray:
+        """Return the network's own prediction, whose confidence was calibrated."""
+        return np.asarray(as_logits(logits).argmax(axis=1))
 
     def _confidence(self, z: FloatArray) -> FloatArray:
         return self.map_confidence(top1_confidence(z))

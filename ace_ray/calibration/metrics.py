@@ -73,7 +73,7 @@ def ece_of(bins: Bins, *, debias: bool = False) -> float:
 
     With `debias`, the part of each bin's gap that sampling noise alone makes is subtracted: for a
     gap g with standard error s, E|N(g, s)| - |g| in closed form (Kumar et al., 2019, who sample
-    it). The result may be below 0.
+    it). As g itself is measured with noise, this removes a good part of the bias, not all of it.
     """
     total = bins.samples.sum()
     gap = np.abs(bins.correct - bins.confidence)

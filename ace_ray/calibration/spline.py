@@ -66,15 +66,13 @@ class Spline(ConfidenceCalibrator):
         """Return calibrated confidences, clipped to [0, 1]."""
         p = np.asarray(confidence, np.float64)
         x, y = self.confidence_, self.calibrated_
-        return np.clip(_swapped(p, x, y) if self.compat_interpolation else np.interp(p, x, y), 0, 1)
-
-
-def _swapped(p: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Interpolate with the weights of the two neighbours exchanged."""
-    above = np.clip(np.searchsorted(x, p, side="left"), 1, len(x) - 1)
-    past, ahead = p - x[above - 1], x[above] - p
-    total = past + ahead
-    mixed = np.divide(
-        ahead * y[above] + past * y[above - 1], total, out=y[above].copy(), where=total > 0
-    )
-    return np.where(p >= x[-1], y[-1], np.where(p <= x[0], y[0], mixed))
+        above = np.clip(np.searchsorted(x, p, side="left"), 1, len(x) - 1)
+        past, ahead = p - x[above - 1], x[above] - p
+        total = past + ahead
+        if self.compat_interpolation:
+            past, ahead = ahead, past
+        mixed = np.divide(
+            past * y[above] + ahead * y[above - 1], total, out=y[above].copy(), where=total > 0
+        )
+        out = np.where(p >= x[-1], y[-1], np.where(p <= x[0], y[0], mixed))
+        return np.clip(out, 0, 1)

@@ -12,6 +12,7 @@ from ace_ray.arrays import FloatArray, IntArray
 from ace_ray.calibration import (
     ACE,
     Calibrator,
+    ConfidenceCalibrator,
     Identity,
     brier,
     ece_of,
@@ -143,7 +144,10 @@ def _measure(
     else:
         proba = fitted.predict_proba(split.logits)
         confidence = fitted.predict_confidence(split.logits)
-    correct = proba.argmax(axis=1) == split.label
+    family = fitted.easy_ if isinstance(fitted, ACE) else fitted
+    # A calibrator of the confidence alone states it for the network's own prediction.
+    own = isinstance(family, ConfidenceCalibrator)
+    correct = (split.logits if own else proba).argmax(axis=1) == split.label
     bins = reliability(confidence, correct, spec.bins)
     row = {
         "model": spec.model,

@@ -1,0 +1,497 @@
+"""Every calibrator against an independent witness, and what all of them must keep."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.isotonic import IsotonicRegression
+
+import ace_ray
+from ace_ray.calibration import CALIBRATORS, TemperatureTable, hard_set, make_calibrator
+from ace_ray.calibration.arguments import ProbabilityWarning
+from ace_ray.calibration.avuts import avu_loss
+from ace_ray.calibration.temperature import BoundWarning
+from ace_ray.calibration.vector import ConvergenceWarning
+from ace_ray.errors import DataError, IntegrityError, StoreError, UsageError
+
+NAMES = sorted(CALIBRATORS)
+
+
+def sample(n: int = 1500, c: int = 6, scale: float = 3.0, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, c, n)
+    logits = scale * (rng.normal(size=(n, c)) + 1.5 * np.eye(c)[labels])
+    return logits, labels
+
+
+def softmax(z: np.ndarray) -> np.ndarray:
+    p = np.exp(z - z.max(1, keepdims=True))
+    return p / p.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_calibrator_keeps_the_contract(name: str, tmp_path: Path) -> None:
+    logits, labels = sample()
+    calibrator = make_calibrator(name)
+    assert calibrator.fit(logits, labels) is calibrator
+    proba, confidence = calibrator.predict_proba(logits), calibrator.predict_confidence(logits)
+    np.testing.assert_allclose(proba.sum(1), 1, atol=1e-12)
+    assert proba.min() >= 0
+    assert confidence.min() >= 0
+    assert confidence.max() <= 1
+    report = calibrator.report_
+    assert report.converged
+    assert report.nll_before == pytest.approx(ace_ray.nll(logits, labels), rel=1e-9)
+    expected = -np.log(proba[np.arange(len(labels)), labels]).mean()
+    assert report.nll_after == pytest.approx(expected, rel=1e-6)
+    if name not in ("identity", "histogram"):
+        assert ace_ray.ece(confidence, calibrator.predict(logits) == labels) < ace_ray.ece(
+            softmax(logits).max(1), logits.argmax(1) == labels
+        )
+    # Parameters as scikit-learn has them; saving keeps every bit.
+    assert type(calibrator)(**calibrator.get_params()).get_params() == calibrator.get_params()
+    calibrator.save(str(tmp_path / "saved"))
+    loaded = ace_ray.load(tmp_path / "saved")
+    assert type(loaded) is type(calibrator)
+    assert loaded.get_params() == calibrator.get_params()
+    assert loaded.report_ == calibrator.report_
+    assert (loaded.predict_proba(logits) == proba).all()
+    assert sorted(p.name for p in (tmp_path / "saved").iterdir()) == [
+        "calibrator.json", "calibrator.safetensors",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weight_zero_is_absence(name: str) -> None:
+    logits, labels = sample()
+    mask = np.random.default_rng(1).random(len(labels)) < 0.7
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BoundWarning)
+        weighted = make_calibrator(name).fit(logits, labels, mask)
+        subset = make_calibrator(name).fit(logits[mask], labels[mask])
+    np.testing.assert_allclose(
+        weighted.predict_proba(logits), subset.predict_proba(logits), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("space", [None, "probs", "confidence", "geometric"])
+def test_ace_around_every_calibrator(name: str, space: str | None, tmp_path: Path) -> None:
+    logits, labels = sample()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (BoundWarning, ConvergenceWarning))
+        ace = ace_ray.ACE(make_calibrator(name), 2, 1, space=space).fit(logits, labels)
+    test = 0.5 * logits
+    proba, confidence = ace.predict_proba(test), ace.predict_confidence(test)
+    np.testing.assert_allclose(proba.sum(1), 1, atol=1e-9)
+    assert 0 <= confidence.min() <= confidence.max() <= 1
+    for alpha, member in ((1, ace.easy_), (0, ace.hard_)):
+        if space == "geometric":
+            np.testing.assert_allclose(
+                ace.predict_confidence(test, alpha), member.predict_confidence(test), rtol=1e-12
+            )
+        else:
+            assert (ace.predict_confidence(test, alpha) == member.predict_confidence(test)).all()
+    ace.save(str(tmp_path / "ace"))
+    loaded = ace_ray.load(tmp_path / "ace")
+    assert (loaded.predict_proba(test) == proba).all()
+    assert loaded.alpha(test) == ace.alpha(test)
+    assert (loaded.hard_mask_ == ace.hard_mask_).all()
+
+
+def test_vector_scaling_is_the_optimum() -> None:
+    logits, labels = sample(seed=3)
+    fitted = ace_ray.VectorScaling().fit(logits, labels)
+    p = fitted.predict_proba(logits)
+    p[np.arange(len(labels)), labels] -= 1
+    # The slope of a convex objective is zero at its optimum alone.
+    assert np.abs(p.mean(0)).max() < 1e-6
+    assert np.abs((p * logits).mean(0)).max() < 1e-6
+    assert (
+        fitted.report_.nll_after
+        <= ace_ray.TemperatureScaling().fit(logits, labels).report_.nll_after
+    )
+
+
+def test_vector_scaling_l2_shrinks_and_is_optimal() -> None:
+    logits, labels = sample(seed=3)
+    l2 = 0.1
+    fitted = ace_ray.VectorScaling(l2=l2).fit(logits, labels)
+    p = fitted.predict_proba(logits)
+    p[np.arange(len(labels)), labels] -= 1
+    assert np.abs(p.mean(0) + l2 * fitted.bias_).max() < 1e-6
+    assert np.abs((p * logits).mean(0) + l2 * fitted.weight_).max() < 1e-6
+
+
+def test_vector_scaling_names_absent_classes() -> None:
+    logits, labels = sample()
+    with pytest.warns(ConvergenceWarning, match="1 of 6 classes have no sample"):
+        ace_ray.VectorScaling().fit(logits[labels > 0], labels[labels > 0])
+
+
+@pytest.mark.parametrize("cls", [ace_ray.MatrixScaling, ace_ray.Dirichlet])
+def test_matrix_families_meet_their_optimality_conditions(cls: type) -> None:
+    logits, labels = sample(seed=5)
+    fitted = cls(off_diagonal=0.02, intercept=0.03).fit(logits, labels)
+    x = logits - logits.mean(1, keepdims=True)
+    if cls is ace_ray.Dirichlet:
+        x = np.log(softmax(logits))
+    p = softmax(x @ fitted.weight_.T + fitted.bias_)
+    np.testing.assert_allclose(p, fitted.predict_proba(logits), atol=1e-12)
+    p[np.arange(len(labels)), labels] -= 1
+    c = logits.shape[1]
+    off = fitted.weight_ * (1 - np.eye(c))
+    slope = p.T @ x / len(x) + 2 * 0.02 / (c * (c - 1)) * off
+    assert np.abs(slope).max() < 1e-5
+    assert np.abs(p.mean(0) + 2 * 0.03 / c * fitted.bias_).max() < 1e-5
+
+
+def test_matrix_families_refuse_many_classes_with_the_remedy() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(DataError, match=r"129 classes.*use VectorScaling"):
+        ace_ray.MatrixScaling().fit(rng.normal(size=(10, 129)), rng.integers(0, 129, 10))
+
+
+def test_isotonic_matches_scikit_learn() -> None:
+    logits, labels = sample()
+    confidence, correct = softmax(logits).max(1), logits.argmax(1) == labels
+    theirs = IsotonicRegression(out_of_bounds="clip").fit(confidence, correct)
+    ours = ace_ray.Isotonic().fit(logits, labels)
+    at = np.linspace(0, 1, 501)
+    np.testing.assert_allclose(ours.map_confidence(at), theirs.predict(at), atol=1e-9)
+
+
+@pytest.mark.parametrize("strategy", ["width", "mass"])
+def test_histogram_binning_gives_each_bin_its_accuracy(strategy: str) -> None:
+    logits, labels = sample()
+    fitted = ace_ray.HistogramBinning(bins=10, strategy=strategy).fit(logits, labels)
+    confidence, correct = softmax(logits).max(1), logits.argmax(1) == labels
+    mapped = fitted.map_confidence(confidence)
+    for value in np.unique(mapped):
+        assert correct[mapped == value].mean() == pytest.approx(value, abs=1e-12)
+    if strategy == "mass":
+        inside = np.histogram(confidence, fitted.edges_)[0]
+        assert inside.min() >= len(labels) // 10 - 1
+
+
+def reference_spline(confidence, correct, knots, at, swapped):
+    """The published algorithm, one sample at a time."""
+    order = np.argsort(confidence, kind="stable")
+    s, hit = confidence[order], correct[order].astype(float)
+    n = len(s)
+    rank = np.linspace(0, 1, n)
+    gap = np.cumsum(hit - s) / n
+    h = 1 / (knots - 1)
+    # Second derivatives at the knots from their values (natural: zero at both ends).
+    a = 4 * np.eye(knots - 2) + np.eye(knots - 2, k=1) + np.eye(knots - 2, k=-1)
+    b = np.zeros((knots - 2, knots))
+    for i in range(knots - 2):
+        b[i, i : i + 3] = 6 / h**2 * np.array([1, -2, 1])
+    second = np.vstack([np.zeros(knots), np.linalg.solve(a, b), np.zeros(knots)])
+
+    def row(t: float, slope: bool) -> np.ndarray:
+        j = min(int(t / h), knots - 2)
+        x = t - j * h
+        if slope:
+            m0, m1, y0, y1 = -(x**2) / (2 * h) + x - h / 3, x**2 / (2 * h) - h / 6, -1 / h, 1 / h
+        else:
+            m0 = -(x**3) / (6 * h) + x**2 / 2 - h * x / 3
+            m1, y0, y1 = x**3 / (6 * h) - h * x / 6, 1 - x / h, x / h
+        out = m0 * second[j] + m1 * second[j + 1]
+        out[j] += y0
+        out[j + 1] += y1
+        return out
+
+    values = np.linalg.lstsq(np.array([row(t, False) for t in rank]), gap, rcond=None)[0]
+    calibrated = s + np.array([row(t, True) @ values for t in rank])
+    out = []
+    for x in at:
+        if x >= s[-1]:
+            y = calibrated[-1]
+        elif x <= s[0]:
+            y = calibrated[0]
+        else:
+            k = next(i for i in range(n) if s[i] >= x)
+            past, ahead = x - s[k - 1], s[k] - x
+            w0, w1 = (past, ahead) if swapped else (ahead, past)
+            y = (w0 * calibrated[k - 1] + w1 * calibrated[k]) / (past + ahead)
+        out.append(min(max(y, 0), 1))
+    return np.array(out)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_spline_equals_the_published_loop(swapped: bool) -> None:
+    logits, labels = sample(400)
+    fitted = ace_ray.Spline(compat_interpolation=swapped).fit(logits, labels)
+    confidence, correct = softmax(logits).max(1), logits.argmax(1) == labels
+    at = np.random.default_rng(2).random(200)
+    expected = reference_spline(confidence, correct, 6, at, swapped)
+    np.testing.assert_allclose(fitted.map_confidence(at), expected, atol=1e-12)
+
+
+def test_spline_rescales_the_other_classes_in_proportion() -> None:
+    logits, labels = sample()
+    fitted = ace_ray.Spline().fit(logits, labels)
+    p, q = softmax(logits), fitted.predict_proba(logits)
+    top = p.argmax(1)
+    np.testing.assert_allclose(
+        q[np.arange(len(q)), top], fitted.predict_confidence(logits), atol=1e-12
+    )
+    others = np.ones_like(p, bool)
+    others[np.arange(len(p)), top] = False
+    ratio = (q[others] / p[others]).reshape(len(p), -1)
+    np.testing.assert_allclose(ratio, ratio[:, :1] * np.ones_like(ratio), rtol=1e-9)
+
+
+def test_avu_loss_by_hand() -> None:
+    confidence, entropy = np.array([0.9, 0.6, 0.8, 0.5]), np.array([0.1, 0.9, 0.2, 1.0])
+    correct = np.array([True, True, False, False])
+    # accurate-certain, accurate-uncertain, inaccurate-certain, inaccurate-uncertain
+    ac, au = 0.9 * (1 - np.tanh(0.1)), 0.6 * np.tanh(0.9)
+    ic, iu = 0.2 * (1 - np.tanh(0.2)), 0.5 * np.tanh(1.0)
+    expected = np.log(1 + (au + ic) / (ac + iu))
+    assert avu_loss(confidence, entropy, correct, np.ones(4), 0.5) == pytest.approx(expected)
+
+
+def test_avuts_without_its_loss_is_temperature_scaling() -> None:
+    logits, labels = sample()
+    plain = ace_ray.TemperatureScaling().fit(logits, labels)
+    assert ace_ray.AvUTS(beta=0).fit(logits, labels).temperature_ == pytest.approx(
+        plain.temperature_, rel=1e-4
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_table_equals_an_exact_fit_of_every_weighting(dtype: type) -> None:
+    logits, labels = sample(4000, 40, seed=9)
+    logits = logits.astype(dtype)
+    correct = logits.argmax(1) == labels
+    grid = [(d, s) for d in (0.5, 1, 3, 10, 15) for s in range(4)]
+    masks = np.array([hard_set(correct, d, np.random.default_rng(s)) for d, s in grid])
+    found = TemperatureTable(logits, labels).fit(masks)
+    for mask, t in zip(masks, found, strict=True):
+        exact = ace_ray.TemperatureScaling().fit(logits.astype(np.float64)[mask], labels[mask])
+        assert t == pytest.approx(exact.temperature_, rel=1e-5)
+
+
+def test_table_stops_at_its_bounds() -> None:
+    logits, labels = sample(500)
+    correct = logits.argmax(1) == labels
+    found = TemperatureTable(logits, labels, bounds=(0.5, 4)).fit(np.array([correct, ~correct]))
+    assert found.tolist() == [0.5, 4.0]
+    with pytest.raises(DataError, match="weights"):
+        TemperatureTable(logits, labels).fit(np.zeros((1, 500)))
+
+
+def test_single_precision_on_large_tables_keeps_the_optimum() -> None:
+    logits, labels = sample(30_000, 100, seed=4)
+    single = ace_ray.TemperatureScaling().fit(logits.astype(np.float32), labels)
+    double = ace_ray.TemperatureScaling().fit(logits, labels)
+    assert single.temperature_ == pytest.approx(double.temperature_, rel=1e-6)
+
+
+def test_class_subsets_and_matched_alpha() -> None:
+    logits, labels = sample(c=8)
+    kept = [1, 4, 6]
+    test = 0.6 * logits[np.isin(labels, kept)]
+    full = ace_ray.ACE(ace_ray.TemperatureScaling(), 2, classes=kept).fit(logits, labels)
+    matched = ace_ray.ACE(
+        ace_ray.TemperatureScaling(), 2, classes=kept, alpha_reference="matched", clip_alpha=False
+    ).fit(logits, labels)
+    of_test = softmax(test[:, kept]).max(1).mean()
+    assert full.alpha_raw(test) == pytest.approx(of_test / softmax(logits).max(1).mean())
+    assert matched.alpha_raw(test) == pytest.approx(
+        of_test / softmax(logits[:, kept]).max(1).mean()
+    )
+    p = full.predict_proba(test, alpha=0.3)
+    assert p.shape == (len(test), 3)
+    inverse = 0.3 / full.easy_.temperature_ + 0.7 / full.hard_.temperature_
+    np.testing.assert_allclose(p, softmax(inverse * test[:, kept]), atol=1e-12)
+
+
+def test_vector_scaling_acts_before_the_subset() -> None:
+    logits, labels = sample(c=8)
+    kept = [1, 4, 6]
+    ace = ace_ray.ACE(ace_ray.VectorScaling(), 2, classes=kept).fit(logits, labels)
+    p_o = softmax(ace.easy_.transform(logits)[:, kept])
+    np.testing.assert_allclose(ace.predict_proba(logits, alpha=1), p_o, atol=1e-12)
+
+
+def test_alpha_per_batch() -> None:
+    logits, labels = sample()
+    ace = ace_ray.ACE(ace_ray.TemperatureScaling(), 2).fit(logits, labels)
+    test = logits[:100] * np.repeat([0.2, 1.0], 50)[:, None]
+    alphas = ace.alphas(test, 50)
+    assert alphas.tolist() == [ace.alpha(test[:50]), ace.alpha(test[50:])]
+    halves = np.concatenate([ace.predict_confidence(test[:50]), ace.predict_confidence(test[50:])])
+    assert (ace.predict_confidence(test, batch_size=50) == halves).all()
+    with pytest.raises(UsageError, match="not both"):
+        ace.predict_proba(test, alpha=0.5, batch_size=10)
+
+
+def test_whole_set_and_same_size() -> None:
+    logits, labels = sample()
+    whole = ace_ray.ACE(ace_ray.TemperatureScaling(), difficulty=None).fit(logits, labels)
+    assert whole.easy_.temperature_ == whole.hard_.temperature_
+    same = ace_ray.ACE(ace_ray.TemperatureScaling(), 2, same_size=True).fit(logits, labels)
+    plain = ace_ray.ACE(ace_ray.TemperatureScaling(), 2).fit(logits, labels)
+    assert same.easy_.temperature_ != plain.easy_.temperature_
+    assert same.hard_.temperature_ == plain.hard_.temperature_
+    given = ace_ray.ACE(ace_ray.TemperatureScaling(), 2).fit(logits, labels, easy=plain.easy_)
+    assert given.easy_ is plain.easy_
+
+
+def test_several_sources_are_averaged() -> None:
+    domains = [sample(seed=s) for s in (1, 2)]
+    many = ace_ray.MultiSourceACE(ace_ray.ACE(ace_ray.Spline(), 2)).fit(domains)
+    test = 0.5 * sample(seed=3)[0]
+    single = [
+        ace_ray.ACE(ace_ray.Spline(), 2).fit(z, y).predict_confidence(test) for z, y in domains
+    ]
+    np.testing.assert_allclose(many.predict_confidence(test), np.mean(single, 0), atol=1e-15)
+    np.testing.assert_allclose(many.predict_proba(test).sum(1), 1, atol=1e-9)
+    assert len(many.alpha(test)) == 2
+
+
+def test_estimation_rebuilds_the_calibration_set() -> None:
+    logits, labels = sample(3000)
+    test = 0.5 * logits
+    correct = logits.argmax(1) == labels
+    gap = softmax(logits).max(1).mean() - softmax(test).max(1).mean()
+    doc = ace_ray.Estimation(ace_ray.TemperatureScaling()).fit(logits, labels)
+    assert doc.estimated_accuracy(test) == pytest.approx(correct.mean() - gap)
+    twice = ace_ray.Estimation(ace_ray.TemperatureScaling(), slope=2).fit(logits, labels)
+    assert twice.estimated_accuracy(test) == pytest.approx(correct.mean() - 2 * gap)
+    error = 1 - doc.estimated_accuracy(test)
+    assert doc.estimated_difficulty(test) == pytest.approx(error / (1 - error))
+    mask = hard_set(correct, doc.estimated_difficulty(test), np.random.default_rng(1))
+    expected = ace_ray.TemperatureScaling().fit(logits[mask], labels[mask])
+    assert (doc.predict_proba(test) == expected.predict_proba(test)).all()
+
+
+def test_atc_counts_test_samples_above_the_threshold() -> None:
+    logits, labels = sample(3000)
+    atc = ace_ray.Estimation(ace_ray.TemperatureScaling(), estimator="atc").fit(logits, labels)
+    correct = logits.argmax(1) == labels
+    # On the calibration set itself the estimate is its accuracy.
+    assert atc.estimated_accuracy(logits) == pytest.approx(correct.mean())
+    with pytest.raises(UsageError, match="estimator"):
+        ace_ray.Estimation(ace_ray.TemperatureScaling(), estimator="x").fit(logits, labels)
+
+
+def test_estimates_outside_the_unit_interval_are_clamped_with_a_warning() -> None:
+    logits, labels = sample()
+    far = ace_ray.Estimation(ace_ray.TemperatureScaling(), slope=9).fit(logits, labels)
+    with pytest.warns(UserWarning, match="clamped"):
+        assert 0 < far.estimated_accuracy(0.1 * logits) < 0.01
+
+
+def test_probabilities_are_noticed_but_not_guessed() -> None:
+    logits, labels = sample()
+    with pytest.warns(ProbabilityWarning, match="looks like probabilities"):
+        ace_ray.TemperatureScaling(bounds=(1e-3, 20)).fit(softmax(logits), labels)
+
+
+def test_errors_before_fitting_and_for_other_widths() -> None:
+    logits, labels = sample()
+    with pytest.raises(UsageError, match="not fitted"):
+        ace_ray.VectorScaling().predict_proba(logits)
+    with pytest.raises(UsageError, match="not fitted"):
+        ace_ray.ACE(ace_ray.VectorScaling()).alpha(logits)
+    fitted = ace_ray.VectorScaling().fit(logits, labels)
+    with pytest.raises(DataError, match="5 classes, but VectorScaling was fitted on 6"):
+        fitted.predict_proba(logits[:, :5])
+    with pytest.raises(UsageError, match="unknown parameter 'l3'; available: l2"):
+        fitted.set_params(l3=1)
+    with pytest.raises(UsageError, match="no calibrated logits to mix"):
+        ace_ray.ACE(ace_ray.Spline(), 2, space="logits").fit(logits, labels)
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "message"),
+    [
+        (ace_ray.VectorScaling(l2=-1), "l2"),
+        (ace_ray.Spline(knots=2), "knots"),
+        (ace_ray.HistogramBinning(bins=0), "bins"),
+        (ace_ray.HistogramBinning(strategy="x"), "strategy"),
+        (ace_ray.MatrixScaling(off_diagonal=-1), "off_diagonal"),
+        (ace_ray.AvUTS(beta=-1), "beta"),
+        (ace_ray.TemperatureScaling(bounds=(2, 1)), "bounds"),
+    ],
+)
+def test_bad_parameters_are_named(calibrator, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        calibrator.fit(*sample(100))
+
+
+def test_loading_damage_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"neither ace\.json nor calibrator\.json"):
+        ace_ray.load(tmp_path)
+    ace_ray.VectorScaling().fit(*sample()).save(str(tmp_path))
+    tensors = tmp_path / "calibrator.safetensors"
+    good = tensors.read_bytes()
+    tensors.write_bytes(good[:-1] + b"x")
+    with pytest.raises(IntegrityError, match="not the file"):
+        ace_ray.load(tmp_path)
+    tensors.write_bytes(good)
+    (tmp_path / "calibrator.json").write_text("{}")
+    with pytest.raises(IntegrityError, match="damaged"):
+        ace_ray.load(tmp_path)
+
+
+def test_third_parties_register_by_decorator() -> None:
+    from ace_ray.calibration import LogitCalibrator
+    from ace_ray.calibration.base import Fit
+
+    @ace_ray.register_calibrator("halving")
+    class Halving(LogitCalibrator):
+        """Half of everything."""
+
+        space = "logits"
+
+        def __init__(self) -> None:
+            pass
+
+        def _fit(self, z, y, w) -> Fit:
+            return Fit()
+
+        def _map_logits(self, z):
+            return z / 2
+
+    try:
+        logits, labels = sample()
+        made = make_calibrator("halving").fit(logits, labels)
+        np.testing.assert_allclose(made.predict_proba(logits), softmax(logits / 2), atol=1e-15)
+    finally:
+        del CALIBRATORS["halving"]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.sampled_from(["temperature", "avuts", "identity"]))
+def test_one_temperature_keeps_the_argmax(seed: int, name: str) -> None:
+    logits, labels = sample(80, 4, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BoundWarning)
+        p = make_calibrator(name).fit(logits, labels).predict_proba(logits)
+    assert (p.argmax(1) == logits.argmax(1)).all()
+
+
+def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
+    logits, labels = sample(2000, 30)
+    mapped = np.lib.format.open_memmap(tmp_path / "z.npy", "w+", np.float32, logits.shape)
+    mapped[:] = logits
+    mapped.flush()
+    read = np.load(tmp_path / "z.npy", mmap_mode="r")
+    for name in ("temperature", "vector", "spline"):
+        fitted = make_calibrator(name).fit(read, labels)
+        out = np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", np.float32, read.shape)
+        fitted.predict_proba(read, out=out)
+        plain = make_calibrator(name).fit(logits.astype(np.float32), labels)
+        np.testing.assert_allclose(
+            out, plain.predict_proba(logits.astype(np.float32)), rtol=1e-5, atol=1e-9
+        )

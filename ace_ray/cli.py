@@ -271,7 +271,9 @@ def _listed(what: str, store: str | None) -> list[tuple[str, str]]:
         return [(b.name, b.about) for b in BENCHMARKS.values()]
     if what == "calibrators":
         from ace_ray.calibration import CALIBRATORS
+        from ace_ray.calibration.base import load_plugins
 
+        load_plugins()
         return [(n, (f.__doc__ or "").splitlines()[0]) for n, f in sorted(CALIBRATORS.items())]
     from ace_ray.manifest import read_manifest, read_run_marker
 

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from ace_ray.benchmarks.registry import BENCHMARKS
 from ace_ray.calibration import CALIBRATORS
+from ace_ray.calibration.base import load_plugins
 from ace_ray.errors import ConfigError, nearest
 from ace_ray.identity import content_key
 from ace_ray.models.registry import MODELS
@@ -194,6 +195,8 @@ def _checked(config: Config, where: str) -> Config:
         ("sweep.calibrators", config.sweep.calibrators, CALIBRATORS),
     ):
         for value in names:
+            if value not in known and known is CALIBRATORS:
+                load_plugins()
             if value not in known:
                 raise ConfigError(f"{where}: {kind}: unknown {value!r}; {nearest(value, known)}")
     try:

@@ -48,13 +48,18 @@ def realistic_logits(n: int, c: int, seed: int = 0) -> tuple[np.ndarray, np.ndar
     return logits + rng.normal(0, 0.3, c).astype(np.float32), labels
 
 
-def timed(function: Callable[[], Any]) -> tuple[float, Any]:
-    """Return CPU seconds and the result."""
-    start = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = function()
-    return time.process_time() - start, result
+def timed(function: Callable[[], Any], repeats: int = 5) -> tuple[float, Any]:
+    """Return CPU seconds and the result: the best of some repeats, one where it takes long."""
+    best = np.inf
+    for _ in range(repeats):
+        start = time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = function()
+        best = min(best, time.process_time() - start)
+        if best > 3:
+            break
+    return best, result
 
 
 def temperature_peers(z: np.ndarray, y: np.ndarray) -> list[Row]:
@@ -151,7 +156,6 @@ def show(title: str, ours: Row, peers: list[Row], footer: str) -> None:
 
 def bench_temperature(z: np.ndarray, y: np.ndarray) -> float:
     """Compare single fits; return the CPU seconds of the fastest correct peer."""
-    timed(lambda: ace_ray.TemperatureScaling().fit(z[:2000], y[:2000]))
     seconds, fitted = timed(lambda: ace_ray.TemperatureScaling().fit(z, y))
     exact = ace_ray.TemperatureScaling().fit(z.astype(np.float64), y).temperature_
     error = abs(fitted.temperature_ / exact - 1)

@@ -67,6 +67,24 @@ def test_every_calibrator_keeps_the_contract(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_any_float_type_and_layout(name: str) -> None:
+    logits, labels = sample(c=5)
+    reference = make_calibrator(name).fit(logits, labels).predict_confidence(logits)
+    fortran = np.asfortranarray(logits)
+    padded = np.zeros((len(logits), 10))
+    padded[:, ::2] = logits
+    strided = padded[:, ::2]
+    strided.flags.writeable = False
+    for same in (fortran, strided):
+        found = make_calibrator(name).fit(same, labels).predict_confidence(same)
+        np.testing.assert_allclose(found, reference, atol=1e-9)
+    for dtype, tolerance in ((np.float32, 1e-3), (np.float16, 5e-2)):
+        found = make_calibrator(name).fit(logits.astype(dtype), labels)
+        gap = found.predict_confidence(logits.astype(dtype)) - reference
+        assert np.abs(gap).mean() < tolerance
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_weight_zero_is_absence(name: str) -> None:
     logits, labels = sample()
     mask = np.random.default_rng(1).random(len(labels)) < 0.7
@@ -442,6 +460,26 @@ def test_loading_damage_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "calibrator.json").write_text("{}")
     with pytest.raises(IntegrityError, match="damaged"):
         ace_ray.load(tmp_path)
+
+
+def test_plugins_are_found_by_their_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib.metadata import EntryPoint
+
+    from ace_ray.calibration import base
+
+    loaded: list[str] = []
+
+    class Point(EntryPoint):
+        def load(self) -> None:
+            loaded.append(self.name)
+            CALIBRATORS["plugged"] = ace_ray.TemperatureScaling
+
+    monkeypatch.setattr(base, "entry_points", lambda group: [Point("mine", "module", group)])
+    try:
+        assert isinstance(make_calibrator("plugged"), ace_ray.TemperatureScaling)
+    finally:
+        del CALIBRATORS["plugged"]
+    assert loaded == ["mine"]
 
 
 def test_third_parties_register_by_decorator() -> None:

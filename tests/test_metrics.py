@@ -195,6 +195,19 @@ def test_streaming_in_pieces_is_the_whole(pieces: int, seed: int) -> None:
     assert total.confidence == pytest.approx(confidence.mean())
 
 
+def test_streaming_whole_vectors_tell_the_nll() -> None:
+    p, labels = sample(300)
+    total, part = Streaming(), Streaming()
+    total.update_proba(p[:100], labels[:100])
+    part.update_proba(p[100:], labels[100:])
+    total.merge(part)
+    assert total.nll == pytest.approx(ace_ray.nll(np.log(p), labels))
+    assert total.ece == pytest.approx(ace_ray.ece(p.max(1), p.argmax(1) == labels))
+    total.update([0.5], [True])
+    with pytest.raises(DataError, match="300 of 301"):
+        _ = total.nll
+
+
 def test_merging_other_bins_is_refused() -> None:
     with pytest.raises(DataError, match="cannot merge"):
         Streaming(5).merge(Streaming(6))

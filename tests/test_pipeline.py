@@ -357,3 +357,31 @@ def test_two_configurations_share_a_store_without_replacing_each_other(
     assert ace_ray("logits", other, "--store", store).code == 0
     assert ace_ray("plan", SMALL, "--store", store, "--json").json["finished"]
     assert ace_ray("validate", small_run["run_id"], "--store", store).code == 0
+
+
+def test_every_calibrator_goes_through_the_sweep(small_run: dict[str, Any], tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(small_run["store"], store)
+    names = [
+        "temperature",
+        "vector",
+        "spline",
+        "isotonic",
+        "histogram",
+        "matrix",
+        "dirichlet",
+        "avuts",
+    ]
+    config = tmp_path / "all.yaml"
+    text = SMALL.read_text().replace("[temperature]", str(names)).replace("[1, 2, 3]", "[1, 2]")
+    config.write_text(text)
+    done = ace_ray("run", config, "--store", store, "--json")
+    assert done.code == 0, done.stderr
+    rows = pq.read_table(done.json["results"]).to_pylist()
+    assert len(rows) == 8 * (1 + 4 * len(names))
+    assert {r["calibrator"] for r in rows} == {None, *names}
+    for row in rows:
+        assert 0 <= row["ece"] <= 1
+        assert row["accuracy"] > 0.1
+    severity = (Path(done.json["run_dir"]) / "tables/severity.md").read_text()
+    assert all(f"| {name}+ACE |" in severity for name in names)

@@ -10,8 +10,9 @@ from numpy.typing import DTypeLike
 
 from ace_ray.arrays import FloatArray
 
-# About 1 MB of float32 per block: large enough to amortise a numpy call, small enough for L2.
-_ELEMENTS: Final = 1 << 18
+# 256 kB of float32 per block: large enough to amortise a numpy call, small enough that a few
+# blocks stay in the L2 cache.
+_ELEMENTS: Final = 1 << 16
 
 
 def row_blocks(n: int, width: int) -> Iterator[slice]:

@@ -262,6 +262,17 @@ class Streaming:
     def __init__(self, bins: int = 25) -> None:
         self.bins = Bins(np.zeros(bins, np.int64), np.zeros(bins), np.zeros(bins))
         self._squares = 0.0
+        self._nll = 0.0
+        self._whole = 0  # samples that came with whole vectors
+
+    def update_proba(self, proba: ArrayLike, labels: ArrayLike) -> None:
+        """Add samples with whole vectors, which also tell the NLL."""
+        p = as_proba(proba)
+        y = as_labels(labels, p)
+        self.update(np.minimum(p.max(axis=1), 1), p.argmax(axis=1) == y)
+        with np.errstate(divide="ignore"):
+            self._nll -= float(np.log(true_class(p, y)).sum())
+        self._whole += len(y)
 
     def update(self, confidence: ArrayLike, correct: ArrayLike) -> None:
         """Add samples."""
@@ -273,6 +284,8 @@ class Streaming:
         """Add the samples that another accumulator has seen."""
         self.bins = self.bins.merged(other.bins)
         self._squares += other._squares
+        self._nll += other._nll
+        self._whole += other._whole
 
     @property
     def n(self) -> int:
@@ -298,6 +311,13 @@ class Streaming:
     def brier(self) -> float:
         """Top-label Brier score."""
         return self._squares / self.n
+
+    @property
+    def nll(self) -> float:
+        """Mean negative log-likelihood in nats; needs whole vectors for every sample."""
+        if self._whole != self.n:
+            raise DataError(f"nll: only {self._whole} of {self.n} samples came with whole vectors")
+        return self._nll / self.n
 
 
 def difficulty(correct: BoolArray) -> float:

@@ -38,8 +38,8 @@ test-all: lint
 	$(BIN)/pytest -m ''
 
 bench: .venv/bench
-	$(BIN)/python bench/calibration.py
-	$(BIN)/python bench/pipeline.py
+	$(BIN)/python -m bench.calibration
+	$(BIN)/python -m bench.pipeline
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -18,6 +18,7 @@ from ace_ray.calibration.avuts import avu_loss
 from ace_ray.calibration.temperature import BoundWarning
 from ace_ray.calibration.vector import ConvergenceWarning
 from ace_ray.errors import DataError, IntegrityError, StoreError, UsageError
+from bench.looped_spline import looped_spline
 
 NAMES = sorted(CALIBRATORS)
 
@@ -197,58 +198,13 @@ def test_histogram_binning_gives_each_bin_its_accuracy(strategy: str) -> None:
         assert inside.min() >= len(labels) // 10 - 1
 
 
-def reference_spline(confidence, correct, knots, at, swapped):
-    """The published algorithm, one sample at a time."""
-    order = np.argsort(confidence, kind="stable")
-    s, hit = confidence[order], correct[order].astype(float)
-    n = len(s)
-    rank = np.linspace(0, 1, n)
-    gap = np.cumsum(hit - s) / n
-    h = 1 / (knots - 1)
-    # Second derivatives at the knots from their values (natural: zero at both ends).
-    a = 4 * np.eye(knots - 2) + np.eye(knots - 2, k=1) + np.eye(knots - 2, k=-1)
-    b = np.zeros((knots - 2, knots))
-    for i in range(knots - 2):
-        b[i, i : i + 3] = 6 / h**2 * np.array([1, -2, 1])
-    second = np.vstack([np.zeros(knots), np.linalg.solve(a, b), np.zeros(knots)])
-
-    def row(t: float, slope: bool) -> np.ndarray:
-        j = min(int(t / h), knots - 2)
-        x = t - j * h
-        if slope:
-            m0, m1, y0, y1 = -(x**2) / (2 * h) + x - h / 3, x**2 / (2 * h) - h / 6, -1 / h, 1 / h
-        else:
-            m0 = -(x**3) / (6 * h) + x**2 / 2 - h * x / 3
-            m1, y0, y1 = x**3 / (6 * h) - h * x / 6, 1 - x / h, x / h
-        out = m0 * second[j] + m1 * second[j + 1]
-        out[j] += y0
-        out[j + 1] += y1
-        return out
-
-    values = np.linalg.lstsq(np.array([row(t, False) for t in rank]), gap, rcond=None)[0]
-    calibrated = s + np.array([row(t, True) @ values for t in rank])
-    out = []
-    for x in at:
-        if x >= s[-1]:
-            y = calibrated[-1]
-        elif x <= s[0]:
-            y = calibrated[0]
-        else:
-            k = next(i for i in range(n) if s[i] >= x)
-            past, ahead = x - s[k - 1], s[k] - x
-            w0, w1 = (past, ahead) if swapped else (ahead, past)
-            y = (w0 * calibrated[k - 1] + w1 * calibrated[k]) / (past + ahead)
-        out.append(min(max(y, 0), 1))
-    return np.array(out)
-
-
 @pytest.mark.parametrize("swapped", [False, True])
 def test_spline_equals_the_published_loop(swapped: bool) -> None:
     logits, labels = sample(400)
     fitted = ace_ray.Spline(compat_interpolation=swapped).fit(logits, labels)
     confidence, correct = softmax(logits).max(1), logits.argmax(1) == labels
     at = np.random.default_rng(2).random(200)
-    expected = reference_spline(confidence, correct, 6, at, swapped)
+    expected = looped_spline(confidence, correct, at, swapped=swapped)
     np.testing.assert_allclose(fitted.map_confidence(at), expected, atol=1e-12)
 
 

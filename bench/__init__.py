@@ -1,0 +1,1 @@
+"""Performance measurements: `make bench`."""

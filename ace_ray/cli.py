@@ -237,6 +237,43 @@ def validate(run_id: str | None, store: str | None, as_json: bool) -> None:
         sys.exit(AceRayError.exit_code)
 
 
+@main.command("import")
+@click.argument("file")
+@click.option("--model", required=True, help="Name to use in a config's `models`.")
+@click.option("--benchmark", required=True, help="Name to use in a config's `benchmarks`.")
+@click.option("--split", required=True, help="`<corruption>/<severity>` for corruptions.")
+@click.option("--role", required=True, type=click.Choice(["calibration", "id", "ood"]))
+@click.option("--probabilities", is_flag=True, help="The file holds probabilities, not logits.")
+@_store
+@_json
+@reports_errors
+def import_(
+    file: str,
+    model: str,
+    benchmark: str,
+    split: str,
+    role: Any,
+    probabilities: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    r"""Bring your own logits: an npz, a Parquet table or an npy pair becomes a committed split.
+
+    Wanted: `logits` (N, C), `labels` or `label` (N,), and optionally `sample_id`.
+
+    \b
+    Example:
+      ace-ray import val.npz --model mine --benchmark shop --split cal --role calibration
+    """
+    from ace_ray.logits.imported import import_split, read_foreign
+    from ace_ray.store import Store
+
+    opened = Store.open(_configured(None, store).store)
+    table = read_foreign(file, probabilities=probabilities)
+    marker = import_split(opened, table, model=model, benchmark=benchmark, split=split, role=role)
+    _say_done(as_json, key=marker["key"], rows=marker["rows"], classes=len(marker["classes"]))
+
+
 @main.command("ls")
 @click.argument("what", type=click.Choice(["models", "benchmarks", "calibrators", "runs"]))
 @_store

@@ -15,7 +15,6 @@ from ace_ray.calibration import CALIBRATORS
 from ace_ray.calibration.base import load_plugins
 from ace_ray.errors import ConfigError, nearest
 from ace_ray.identity import content_key
-from ace_ray.models.registry import MODELS
 
 Study: TypeAlias = Literal["severity", "ttest", "alpha"]
 STUDIES: Final[tuple[Study, ...]] = get_args(Study)
@@ -54,11 +53,11 @@ class BenchmarkConfig:
     """A benchmark by name, with its own options."""
 
     name: str
-    options: Any  # the benchmark's frozen options dataclass
+    options: Any  # the benchmark's frozen options dataclass; None for imported logits
 
     def as_plain(self) -> dict[str, Any]:
         """Return the name and all options as plain data."""
-        return {"name": self.name, **plain(self.options)}
+        return {"name": self.name, **(plain(self.options) if self.options else {})}
 
     @property
     def variant(self) -> str:
@@ -66,7 +65,7 @@ class BenchmarkConfig:
 
         The plain name with default options, `<name>~<digest of the options>` with others.
         """
-        if self.options == type(self.options)():
+        if self.options is None or self.options == type(self.options)():
             return self.name
         return f"{self.name}~{content_key(plain(self.options))[:8]}"
 
@@ -190,15 +189,13 @@ def _checked(config: Config, where: str) -> Config:
             raise ConfigError(f"{where}: {name} is empty; give at least one or leave it out")
         if len({repr(v) for v in values}) < len(values):
             raise ConfigError(f"{where}: {name} repeats a value: {list(values)}")
-    for kind, names, known in (
-        ("models", config.models, MODELS),
-        ("sweep.calibrators", config.sweep.calibrators, CALIBRATORS),
-    ):
-        for value in names:
-            if value not in known and known is CALIBRATORS:
-                load_plugins()
-            if value not in known:
-                raise ConfigError(f"{where}: {kind}: unknown {value!r}; {nearest(value, known)}")
+    for name in config.sweep.calibrators:
+        if name not in CALIBRATORS:
+            load_plugins()
+        if name not in CALIBRATORS:
+            raise ConfigError(
+                f"{where}: sweep.calibrators: unknown {name!r}; {nearest(name, CALIBRATORS)}"
+            )
     try:
         benchmarks = [b.name for b in config.benchmark_configs()]
     except ConfigError as error:
@@ -218,7 +215,10 @@ def _benchmark(entry: Any, position: int) -> BenchmarkConfig:
     given = dict(given)
     name = given.pop("name")
     if name not in BENCHMARKS:
-        raise ConfigError(f"benchmarks: unknown {name!r}; {nearest(name, BENCHMARKS)}")
+        # It may be the name of imported logits, which only the store knows.
+        if given:
+            raise ConfigError(f"benchmarks: unknown {name!r}; {nearest(name, BENCHMARKS)}")
+        return BenchmarkConfig(name=name, options=None)
     options = BENCHMARKS[name].options
     return BenchmarkConfig(name=name, options=_validated(options, given, f"benchmarks.{name}: "))
 

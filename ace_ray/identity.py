@@ -15,6 +15,8 @@ from typing import Any, Final
 TABLE_SCHEMA: Final = 1
 # Behaviour of the code that makes logits. Raise it when the same inputs give other bytes.
 EXTRACTION_CODE: Final = "extraction-1"
+# Behaviour of the import of foreign logits; also marks such tables.
+IMPORT_CODE: Final = "import-1"
 # Behaviour of calibrators, ACE and metrics. Raise it when the same logits give other numbers.
 CALIBRATION_CODE: Final = "calibration-2"
 # Layout of a trial's record. Raise it when its fields change.

@@ -75,12 +75,15 @@ def make_plan(config: Config, store: Store, *, repair: bool = False) -> Plan:
     Raises:
         IntegrityError: If a committed split is damaged and `repair` is off.
     """
-    units = plan_units(config)
+    units = plan_units(config, store)
     states: dict[str, State] = {}
     for unit in units:
         try:
             states[unit.key] = unit_state(store, unit, thorough=repair)
-        except IntegrityError:
+        except IntegrityError as error:
+            if unit.imported:
+                what = str(error).rpartition("; ")[0]
+                raise IntegrityError(f"{what}; import this split again") from error
             if not repair:
                 raise
             states[unit.key] = "missing"

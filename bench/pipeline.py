@@ -34,7 +34,7 @@ def units(images: int) -> list[Unit]:
         "corrupted": images // 16,
         "severities": [3],
     }
-    found = plan_units(load_plain({"benchmarks": [glyphs]}, "bench"))
+    found = plan_units(load_plain({"benchmarks": [glyphs]}, "bench"), Store.open("nowhere"))
     return [unit for unit in found if unit.split.role == "ood"]
 
 

@@ -16,7 +16,18 @@ from ace_ray.cli import main
 from tests.conftest import SMALL, VARIANT, Done, ace_ray
 
 SPLIT = f"logits/model=test_resnet.glyphs/benchmark={VARIANT}/split=fog%2F1"
-COMMANDS = ["demo", "run", "plan", "logits", "sweep", "report", "validate", "ls", "doctor"]
+COMMANDS = [
+    "import",
+    "demo",
+    "run",
+    "plan",
+    "logits",
+    "sweep",
+    "report",
+    "validate",
+    "ls",
+    "doctor",
+]
 
 
 def invoke(*arguments: object) -> Done:

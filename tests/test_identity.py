@@ -16,6 +16,7 @@ from ace_ray.models.registry import MODELS
 from ace_ray.plan import make_plan
 from ace_ray.store import Store
 
+NOWHERE = Store.open("/nowhere/at/all")
 TEXT = """
 benchmarks: [{name: glyphs, calibration: 20, test: 10, corrupted: 5, corruptions: [fog]}]
 """
@@ -42,7 +43,7 @@ def test_key_is_pinned() -> None:
 
 
 def test_every_split_has_its_own_key(config: Config) -> None:
-    units = plan_units(config)
+    units = plan_units(config, NOWHERE)
     assert len({u.key for u in units}) == len(units) == 7
 
 
@@ -58,24 +59,24 @@ def test_every_split_has_its_own_key(config: Config) -> None:
 def test_what_changes_the_bytes_changes_every_key(
     config: Config, monkeypatch: pytest.MonkeyPatch, change: tuple[str, object]
 ) -> None:
-    before = {u.key for u in plan_units(config)}
+    before = {u.key for u in plan_units(config, NOWHERE)}
     monkeypatch.setattr(*change)
-    assert not before & {u.key for u in plan_units(config)}
+    assert not before & {u.key for u in plan_units(config, NOWHERE)}
 
 
 def test_engine_and_constants_change_corrupted_splits_alone(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = {u.split.name: u.key for u in plan_units(config)}
+    before = {u.split.name: u.key for u in plan_units(config, NOWHERE)}
     monkeypatch.setattr(registry, "ENGINE", "x")
-    after = {u.split.name: u.key for u in plan_units(config)}
+    after = {u.split.name: u.key for u in plan_units(config, NOWHERE)}
     same = {name for name in before if before[name] == after[name]}
     assert same == {"calibration", "test"}
 
 
 def test_models_never_share_a_key(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["test_resnet.glyphs"]
-    split = plan_units(config)[0].split
+    split = plan_units(config, NOWHERE)[0].split
     key = make_unit(model.name, split, "glyphs").key
     for change in ({"side": 64}, {"mean": (0.0, 0.0, 0.0)}, {"architecture": "test_vit"}):
         monkeypatch.setitem(MODELS, model.name, dataclasses.replace(model, **change))
@@ -96,7 +97,7 @@ def test_runtime_fields_do_not_change_the_run(config: Config, tmp_path: Path) ->
 
 
 def test_calibration_code_changes_trials(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store.open("/nowhere/at/all")
+    store = NOWHERE
     before = make_plan(config, store)
     monkeypatch.setattr("ace_ray.sweep.trial.CALIBRATION_CODE", "x")
     after = make_plan(config, store)

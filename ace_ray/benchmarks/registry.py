@@ -47,16 +47,12 @@ class Split:
     benchmark: str
     name: str  # corruption splits: `<corruption>/<severity>`
     role: Role
+    rows: int
     sample_id: tuple[str, ...]
     label: IntArray
     source: tuple[str, ...]
     corrupted: Corrupted | None
     digest: str  # of ids, labels, and the content behind the sources
-
-    @property
-    def rows(self) -> int:
-        """Number of samples."""
-        return len(self.sample_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +88,7 @@ def _glyph_split(part: str, size: int, role: Role, corrupted: Corrupted | None =
         benchmark="glyphs",
         name=f"{corrupted.name}/{corrupted.severity}" if corrupted else part,
         role=role,
+        rows=size,
         sample_id=ids,
         label=label,
         source=ids,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ace_ray.benchmarks.registry import BENCHMARKS, Split
-from ace_ray.config import Config
-from ace_ray.errors import ConfigError
-from ace_ray.identity import EXTRACTION_CODE, TABLE_SCHEMA, content_key
+import numpy as np
+
+from ace_ray.benchmarks.registry import BENCHMARKS, Corrupted, Split
+from ace_ray.config import BenchmarkConfig, Config
+from ace_ray.errors import ConfigError, nearest
+from ace_ray.identity import EXTRACTION_CODE, IMPORT_CODE, TABLE_SCHEMA, content_key
 from ace_ray.logits.table import check_sizes, read_marker, split_folder, verify_split
-from ace_ray.models.registry import find_model, weights_digest
+from ace_ray.models.registry import MODELS, find_model, weights_digest
 from ace_ray.store import Store, encode
 
 State: TypeAlias = Literal["cached", "missing", "outdated"]
@@ -25,6 +27,11 @@ class Unit:
     variant: str  # of the benchmark: its name on disk
     identity: dict[str, Any]
     key: str
+
+    @property
+    def imported(self) -> bool:
+        """Whether the table was brought from outside: it cannot be extracted again."""
+        return bool(self.identity["code"] == IMPORT_CODE)
 
     @property
     def folder(self) -> str:
@@ -78,20 +85,73 @@ def make_unit(model_name: str, split: Split, variant: str) -> Unit:
     )
 
 
-def plan_units(config: Config) -> list[Unit]:
-    """Return all units of a configuration: model by model, calibration split first."""
-    splits = [
-        (split, benchmark.variant)
-        for benchmark in config.benchmark_configs()
-        for split in BENCHMARKS[benchmark.name].splits(benchmark.options)
-    ]
-    calibration = [split for split, _ in splits if split.role == "calibration"]
-    if len(calibration) != 1:
-        names = ", ".join(f"{s.benchmark}:{s.name}" for s in calibration) or "none"
-        raise ConfigError(f"benchmarks: need exactly one calibration split, got {names}")
-    return [
-        make_unit(model, split, variant) for model in config.models for split, variant in splits
-    ]
+def plan_units(config: Config, store: Store) -> list[Unit]:
+    """Return all units of a configuration, model by model.
+
+    Where the store holds imported logits of a model on a benchmark, these are meant; otherwise the
+    model is run over the benchmark's images.
+    """
+    units: list[Unit] = []
+    for model in config.models:
+        mine: list[Unit] = []
+        for benchmark in config.benchmark_configs():
+            mine += imported_units(store, model, benchmark.name) or _registered(model, benchmark)
+        calibration = [u.split for u in mine if u.split.role == "calibration"]
+        if len(calibration) != 1:
+            names = ", ".join(f"{s.benchmark}:{s.name}" for s in calibration) or "none"
+            raise ConfigError(
+                f"{model}: need exactly one calibration split among the benchmarks, got {names}"
+            )
+        units += mine
+    return units
+
+
+def _registered(model: str, benchmark: BenchmarkConfig) -> list[Unit]:
+    """Return the units of a model and a benchmark that this package knows."""
+    for kind, name, known in (
+        ("models", model, MODELS),
+        ("benchmarks", benchmark.name, BENCHMARKS),
+    ):
+        if name not in known:
+            raise ConfigError(
+                f"{kind}: unknown {name!r}, and the store has no imported logits of {model!r} on "
+                f"{benchmark.name!r}; {nearest(name, known)}"
+            )
+    splits = BENCHMARKS[benchmark.name].splits(benchmark.options)
+    return [make_unit(model, split, benchmark.variant) for split in splits]
+
+
+def imported_units(store: Store, model: str, benchmark: str) -> list[Unit]:
+    """Return the imported splits of a model on a benchmark, calibration first."""
+    parent = f"logits/model={encode(model)}/benchmark={encode(benchmark)}"
+    units = []
+    for name in store.names(parent) if store.exists else []:
+        marker = read_marker(store, f"{parent}/{name}")
+        if marker is None or marker["identity"].get("code") != IMPORT_CODE:
+            continue
+        shift = marker.get("corruption")
+        split = Split(
+            benchmark=benchmark,
+            name=str(marker["split"]),
+            role=marker["role"],
+            rows=int(marker["rows"]),
+            sample_id=(),
+            label=np.empty(0, np.int32),
+            source=(),
+            corrupted=Corrupted(str(shift), int(marker["severity"])) if shift else None,
+            digest=marker["identity"]["content"],
+        )
+        units.append(
+            Unit(
+                model=model,
+                split=split,
+                variant=benchmark,
+                identity=marker["identity"],
+                key=marker["key"],
+            )
+        )
+    order = ("calibration", "id", "ood")
+    return sorted(units, key=lambda u: (order.index(u.split.role), u.split.name))
 
 
 def unit_state(store: Store, unit: Unit, *, thorough: bool = False) -> State:

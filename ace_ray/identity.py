@@ -18,7 +18,7 @@ EXTRACTION_CODE: Final = "extraction-1"
 # Behaviour of the import of foreign logits; also marks such tables.
 IMPORT_CODE: Final = "import-1"
 # Behaviour of calibrators, ACE and metrics. Raise it when the same logits give other numbers.
-CALIBRATION_CODE: Final = "calibration-2"
+CALIBRATION_CODE: Final = "calibration-3"
 # Layout of a trial's record. Raise it when its fields change.
 RECORD_SCHEMA: Final = 1
 

@@ -489,3 +489,162 @@ def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
         np.testing.assert_allclose(
             out, plain.predict_proba(logits.astype(np.float32)), rtol=1e-5, atol=1e-9
         )
+
+
+def test_extreme_logits_keep_rows_finite() -> None:
+    """A margin of hundreds leaves denormal probabilities to the other classes."""
+    rng = np.random.default_rng(0)
+    logits = np.array([[740.0, 0, -100, -2000]] + [[3.0, 0, 1, 2]] * 50)
+    labels = np.r_[1, rng.integers(0, 4, 50)]
+    for name in ("isotonic", "spline", "histogram"):
+        p = make_calibrator(name).fit(logits, labels).predict_proba(logits)
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
+
+
+def test_spline_ignores_the_order_of_ties() -> None:
+    logits = np.tile([[2.0, 0, 0]], (1000, 1))
+    labels = np.where(np.arange(1000) < 600, 0, 1)
+    found = [
+        ace_ray.Spline().fit(logits[order], labels[order]).predict_confidence(logits[:1])[0]
+        for order in (slice(None), slice(None, None, -1))
+    ]
+    assert found[0] == found[1]
+    # The published ranks run from 0 to 1 over N samples: good to 1/N.
+    assert found[0] == pytest.approx(0.6, abs=1 / 1000)
+
+
+def test_single_precision_says_when_it_hits_its_bound() -> None:
+    logits = np.random.default_rng(0).normal(size=(30_000, 100)).astype(np.float32)
+    with pytest.warns(BoundWarning):
+        fitted = ace_ray.TemperatureScaling().fit(logits, logits.argmin(1))
+    assert fitted.temperature_ == 20
+    assert fitted.report_.bound_hit
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_offsets_and_half_precision_do_not_corrupt_the_nll(dtype: type) -> None:
+    logits, labels = sample(2000)
+    logits = (logits + 50).astype(dtype)
+    fitted = ace_ray.TemperatureScaling().fit(logits, labels)
+    exact = ace_ray.TemperatureScaling().fit(logits.astype(np.float64), labels)
+    assert fitted.report_.nll_after == pytest.approx(exact.report_.nll_after, rel=1e-9)
+    masks = np.random.default_rng(1).random((5, 2000)) < 0.1
+    for mask, t in zip(masks, TemperatureTable(logits, labels).fit(masks), strict=True):
+        alone = ace_ray.TemperatureScaling().fit(logits.astype(np.float64), labels, mask)
+        assert t == pytest.approx(alone.temperature_, rel=1e-5)
+
+
+def test_data_that_say_nothing_leave_the_temperature_at_one() -> None:
+    for logits, labels in (
+        (np.zeros((10, 3)), np.zeros(10, int)),
+        (1000 * np.eye(3)[[0, 1, 2, 0]], np.array([0, 1, 2, 0])),
+    ):
+        fitted = ace_ray.TemperatureScaling().fit(logits, labels)
+        assert (fitted.temperature_, fitted.report_.bound_hit) == (1.0, False)
+        table = TemperatureTable(logits, labels).fit(np.ones((1, len(labels))))
+        assert table.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("space", [None, "probs", "confidence", "geometric"])
+def test_weights_outside_the_unit_interval_stay_probabilities(name: str, space: str | None) -> None:
+    logits, labels = sample()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (BoundWarning, ConvergenceWarning))
+        ace = ace_ray.ACE(make_calibrator(name), 2, clip_alpha=False, space=space).fit(
+            logits, labels
+        )
+    for alpha in (None, 1.4, -0.3):
+        p = ace.predict_proba(5 * logits, alpha)
+        assert p.min() >= 0
+        np.testing.assert_allclose(p.sum(1), 1, atol=1e-9)
+        confidence = ace.predict_confidence(5 * logits, alpha)
+        assert 0 <= confidence.min() <= confidence.max() <= 1
+
+
+@pytest.mark.parametrize("name", ["vector", "matrix", "temperature"])
+def test_confidence_space_of_a_logit_family_ends_at_its_members(name: str) -> None:
+    logits, labels = sample()
+    ace = ace_ray.ACE(make_calibrator(name), 2, space="confidence").fit(logits, labels)
+    test = 2 * np.random.default_rng(1).normal(size=(200, 6))
+    for alpha, member in ((1.0, ace.easy_), (0.0, ace.hard_)):
+        np.testing.assert_allclose(
+            ace.predict_proba(test, alpha), member.predict_proba(test), atol=1e-12
+        )
+
+
+def test_saving_takes_numpy_scalars_and_replaces_the_other_kind(tmp_path: Path) -> None:
+    logits, labels = sample()
+    ace = ace_ray.ACE(
+        ace_ray.Spline(knots=np.int64(6)), np.float32(2), np.int64(3), classes=np.array([0, 2, 4])
+    ).fit(logits, labels)
+    ace.save(str(tmp_path))
+    loaded = ace_ray.load(tmp_path)
+    assert (loaded.predict_proba(logits) == ace.predict_proba(logits)).all()
+    ace_ray.VectorScaling(l2=np.float32(0.1)).fit(logits, labels).save(str(tmp_path))
+    assert isinstance(ace_ray.load(tmp_path), ace_ray.VectorScaling)
+
+
+def test_ace_checks_what_it_is_given() -> None:
+    logits, labels = sample()
+    ace = ace_ray.ACE(ace_ray.VectorScaling(), 2).fit(logits, labels)
+    with pytest.raises(DataError, match="7 classes, but ACE was fitted on 6"):
+        ace.predict_proba(np.zeros((3, 7)))
+    for bad in (None, "temperature", ace_ray.TemperatureScaling):
+        with pytest.raises(UsageError, match="expected an instance"):
+            ace_ray.ACE(bad).fit(logits, labels)
+    for classes in ([0.0, 1.0], [0, 0], [0, 9], [True, False, True], 3):
+        with pytest.raises(DataError, match="classes"):
+            ace_ray.ACE(ace_ray.TemperatureScaling(), 2, classes=classes).fit(logits, labels)
+    with pytest.raises(UsageError, match="fitted TemperatureScaling"):
+        ace_ray.ACE(ace_ray.TemperatureScaling(), 2).fit(logits, labels, easy=ace.easy_)
+    with pytest.raises(DataError, match="alpha"):
+        ace.predict_proba(logits, alpha="a")
+    with pytest.raises(DataError, match="batch_size"):
+        ace.predict_proba(logits, batch_size=2.5)
+    with pytest.raises(UsageError, match="not fitted"):
+        ace_ray.MultiSourceACE(ace).predict_proba(logits)
+
+
+def test_estimators_handle_ties_and_the_clamp_is_usable() -> None:
+    logits = np.tile([[2.0, 0, 0]], (100, 1))
+    labels = np.where(np.arange(100) < 70, 0, 1)
+    atc = ace_ray.Estimation(ace_ray.TemperatureScaling(), "atc").fit(logits, labels)
+    assert atc.estimated_accuracy(logits) == pytest.approx(0.7)
+    real, truth = sample()
+    far = ace_ray.Estimation(ace_ray.TemperatureScaling(), slope=9).fit(real, truth)
+    with pytest.warns(UserWarning, match="clamped"):
+        assert np.isfinite(far.predict_confidence(0.01 * real)).all()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [["a", "b"], [[1, 2], [3]], [1 + 1j, 2], [None, 1]],
+    ids=["text", "ragged", "complex", "none"],
+)
+def test_nonsense_arrays_are_data_errors(bad) -> None:
+    logits, labels = sample(2, 3)
+    for call in (
+        lambda: ace_ray.ece(bad, [True, False]),
+        lambda: ace_ray.ece([0.5, 0.5], bad),
+        lambda: ace_ray.TemperatureScaling().fit(bad, labels),
+        lambda: ace_ray.TemperatureScaling().fit(logits, bad),
+        lambda: ace_ray.TemperatureScaling().fit(logits, labels, bad),
+        lambda: ace_ray.brier_full(bad, labels),
+    ):
+        with pytest.raises(DataError):
+            call()
+
+
+def test_huge_and_lonely_weights() -> None:
+    logits, labels = sample(60, 3)
+    plain = ace_ray.TemperatureScaling().fit(logits, labels).temperature_
+    huge = ace_ray.TemperatureScaling().fit(logits, labels, np.full(60, 1e307)).temperature_
+    assert huge == pytest.approx(plain)
+    lonely = ace_ray.Spline().fit(logits, labels, np.r_[1e25, np.ones(59)])
+    assert np.isfinite(lonely.predict_confidence(logits)).all()
+    for bad in (np.nan, np.inf):
+        with pytest.raises(DataError, match="finite"):
+            TemperatureTable(logits, labels).fit(np.full((1, 60), bad))
+    assert TemperatureTable(logits, labels).fit(np.ones((0, 60))).shape == (0,)

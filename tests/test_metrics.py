@@ -288,3 +288,47 @@ def test_paired_bootstrap_rejects_a_true_null_at_its_level() -> None:
 def test_paired_bootstrap_is_cautious_where_bins_hold_little_but_noise() -> None:
     """Few samples per bin: the absolute value makes the ECE rough, and the error is overstated."""
     assert rejections(1000, 0.15, 0.08, 25, 200) <= 0.05 + 0.015
+
+
+def test_equal_mass_bins_do_not_separate_right_from_wrong_in_a_tie() -> None:
+    confidence, correct = [0.5] * 100, [True] * 50 + [False] * 50
+    assert ace_ray.ece(confidence, correct, 10, binning="mass") == pytest.approx(0)
+    assert ace_ray.mce(confidence, correct, 10, binning="mass") == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    "correct", [[3, 7, 0], [np.nan, 0, 1], [0.5, 0.2, 0], ["True", "False", "True"]]
+)
+def test_correct_means_right_or_wrong(correct) -> None:
+    with pytest.raises(DataError, match="correct"):
+        ace_ray.ece([0.5, 0.6, 0.7], correct)
+    assert ace_ray.ece([0.5, 0.6, 0.7], [1, 0, 1.0]) >= 0
+
+
+def test_single_precision_confidences_may_round_above_one() -> None:
+    assert ace_ray.ece(np.array([1.0000001, 0.5], np.float32), [True, True]) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("bins", [0, -1, 2.5, "10", None, True])
+def test_bins_are_a_whole_number(bins) -> None:
+    p, labels = sample(50)
+    for call in (
+        lambda: ace_ray.ece([0.5], [True], bins),
+        lambda: ace_ray.classwise_ece(p, labels, bins),
+        lambda: Streaming(bins),
+        lambda: Bootstrap({"a": [0.5, 0.6]}, [True, False], bins),
+    ):
+        with pytest.raises(DataError, match="bins"):
+            call()
+
+
+def test_statistics_never_return_nan() -> None:
+    for bad in ([1, np.nan, 2], [1, np.inf, 2]):
+        with pytest.raises(DataError, match="finite"):
+            two_sample_t(bad, [1, 2])
+    tiny = two_sample_t([1e-200, 2e-200], [3e-200, 5e-200])
+    assert tiny.t == pytest.approx(two_sample_t([1, 2], [3, 5]).t)
+    with pytest.raises(DataError, match="no samples"):
+        _ = Streaming().accuracy
+    with pytest.raises(DataError, match="unknown method 'zz'"):
+        Bootstrap({"a": [0.5, 0.6]}, [True, False], resamples=5).difference("a", "zz")

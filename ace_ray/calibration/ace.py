@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ace_ray.arrays import BoolArray, FloatArray, IntArray
-from ace_ray.calibration.arguments import as_labels, as_logits
+from ace_ray.calibration.arguments import (
+    as_array,
+    as_correct,
+    as_count,
+    as_labels,
+    as_logits,
+    as_number,
+)
 from ace_ray.calibration.base import Calibrator, LogitCalibrator, Space, with_top
 from ace_ray.calibration.blocks import block_of, row_blocks
 from ace_ray.calibration.metrics import difficulty as difficulty_of
@@ -27,10 +34,9 @@ def hard_set(correct: ArrayLike, difficulty: float, rng: np.random.Generator) ->
     Raises:
         DataError: If d is not positive, or a side would be empty.
     """
-    right = np.asarray(correct, bool)
+    right = as_correct(correct)
     n_right, n_wrong = int(right.sum()), int((~right).sum())
-    if not (np.isfinite(difficulty) and difficulty > 0):
-        raise DataError(f"difficulty: expected a number above 0 (wrong : right), got {difficulty}")
+    difficulty = as_number(difficulty, "difficulty (wrong : right)", 0, above=True)
     keep_right = min(n_right, round(n_wrong / difficulty))
     keep_wrong = n_wrong if n_wrong / difficulty <= n_right else round(n_right * difficulty)
     if min(keep_right, keep_wrong) < 1:
@@ -73,6 +79,7 @@ class ACE:
         hard_mask_: Which samples form the hard set.
         difficulty_: N_F / N_T of the hard set as drawn.
         avg_confidence_: Mean uncalibrated confidence on the calibration set.
+        width_: Number of classes of the logits.
 
     >>> import numpy as np
     >>> from ace_ray import ACE, TemperatureScaling
@@ -91,6 +98,7 @@ class ACE:
     hard_mask_: BoolArray
     difficulty_: float
     avg_confidence_: float
+    width_: int
 
     def __init__(
         self,
@@ -123,7 +131,8 @@ class ACE:
         """
         z = as_logits(logits)
         y = as_labels(labels, z)
-        self._check_params(z.shape[1])
+        self._check_params(z.shape[1], easy)
+        self.width_ = z.shape[1]
         correct = np.concatenate([z[r].argmax(axis=1) == y[r] for r in row_blocks(*z.shape)])
         rng = np.random.default_rng(self.seed)
         if self.difficulty is None:
@@ -141,7 +150,15 @@ class ACE:
         self.hard_ = copy.deepcopy(self.calibrator).fit(z, y, self.hard_mask_)
         return self
 
-    def _check_params(self, width: int) -> None:
+    def _check_params(self, width: int, easy: Calibrator | None) -> None:
+        if not isinstance(self.calibrator, Calibrator):
+            raise UsageError(
+                f"calibrator: expected an instance such as TemperatureScaling(), "
+                f"got {self.calibrator!r}"
+            )
+        as_count(self.seed, "seed", 0)
+        if easy is not None and (type(easy) is not type(self.calibrator) or not easy.is_fitted()):
+            raise UsageError(f"easy: expected a fitted {type(self.calibrator).__name__}")
         known = ("logits", "probs", "confidence", "geometric", None)
         if self.space not in known:
             raise UsageError(f"space: expected one of {known}, got {self.space!r}")
@@ -155,10 +172,14 @@ class ACE:
                 "use space='confidence', 'probs' or 'geometric'"
             )
         if self.classes is not None:
-            index = np.asarray(self.classes)
-            distinct = len(np.unique(index)) == len(index) >= 2
+            index = as_array(self.classes, "classes")
+            whole = index.ndim == 1 and index.dtype.kind in "iu"
+            distinct = whole and len(np.unique(index)) == len(index) >= 2
             if not distinct or index.min() < 0 or index.max() >= width:
-                raise DataError(f"classes: expected two or more distinct indices in 0..{width - 1}")
+                raise DataError(
+                    f"classes: expected two or more distinct indices in 0..{width - 1}, "
+                    f"got {index.dtype} of shape {index.shape}"
+                )
 
     def mixing_space(self) -> Space:
         """Return what is mixed: the given space or the calibrator's default."""
@@ -166,8 +187,7 @@ class ACE:
 
     def alpha_raw(self, test_logits: ArrayLike) -> float:
         """Return avgConf(test) / avgConf(calibration), unclipped (Eq. 6)."""
-        self._check_fitted()
-        return mean_confidence(as_logits(test_logits), self.classes) / self.avg_confidence_
+        return mean_confidence(self._checked(test_logits), self.classes) / self.avg_confidence_
 
     def alpha(self, test_logits: ArrayLike) -> float:
         """Return the weight of f_o for this test set, in [0, 1] unless `clip_alpha` is off."""
@@ -179,9 +199,8 @@ class ACE:
 
     def alphas(self, test_logits: ArrayLike, batch_size: int) -> FloatArray:
         """Return alpha of each consecutive batch of the test set."""
-        z = as_logits(test_logits)
-        if batch_size < 1:
-            raise DataError(f"batch_size: expected at least 1, got {batch_size}")
+        z = self._checked(test_logits)
+        as_count(batch_size, "batch_size")
         starts = range(0, len(z), batch_size)
         return np.array([self.alpha(z[start : start + batch_size]) for start in starts])
 
@@ -189,7 +208,7 @@ class ACE:
         """Return the mixed logits (space "logits"); alpha comes from these logits unless given."""
         if self.mixing_space() != "logits":
             raise UsageError(f"space is {self.mixing_space()!r}: there are no mixed logits")
-        z = as_logits(logits)
+        z = self._checked(logits)
         weight = self._alpha_rows(z, alpha, None)
         out = np.empty((len(z), self._width(z)))
         for rows in row_blocks(*z.shape):
@@ -206,7 +225,7 @@ class ACE:
             alpha: A fixed weight of f_o; from these logits if None.
             batch_size: Compute alpha from each batch of this size instead of the whole.
         """
-        z = as_logits(logits)
+        z = self._checked(logits)
         weight = self._alpha_rows(z, alpha, batch_size)
         out = np.empty((len(z), self._width(z)))
         for rows in row_blocks(*z.shape):
@@ -217,7 +236,7 @@ class ACE:
         self, logits: ArrayLike, alpha: float | None = None, batch_size: int | None = None
     ) -> FloatArray:
         """Return the calibrated confidence of the top-1 prediction; arguments as above."""
-        z = as_logits(logits)
+        z = self._checked(logits)
         weight = self._alpha_rows(z, alpha, batch_size)
         out = np.empty(len(z))
         for rows in row_blocks(*z.shape):
@@ -229,11 +248,10 @@ class ACE:
         return out
 
     def _alpha_rows(self, z: FloatArray, alpha: float | None, batch: int | None) -> FloatArray:
-        self._check_fitted()
         if alpha is not None and batch is not None:
             raise UsageError("give alpha or batch_size, not both")
-        if alpha is not None and not np.isfinite(alpha):
-            raise DataError(f"alpha: expected a finite number, got {alpha}")
+        if alpha is not None:
+            as_number(alpha, "alpha")
         if batch is not None:
             return np.repeat(self.alphas(z, batch), batch)[: len(z)]
         return np.full(len(z), self.alpha(z) if alpha is None else alpha)
@@ -250,8 +268,8 @@ class ACE:
 
     def predict(self, logits: ArrayLike) -> IntArray:
         """Return the class whose confidence `predict_confidence` states (of the kept classes)."""
-        z = as_logits(logits)
-        if self._by_confidence():
+        z = self._checked(logits)
+        if not isinstance(self.calibrator, LogitCalibrator):
             return np.asarray(self._subset(z).argmax(axis=1))
         return np.asarray(self.predict_proba(z).argmax(axis=1))
 
@@ -283,25 +301,41 @@ class ACE:
             # A map of confidences acts on the confidence that the kept classes have.
             kept = self._subset(z)
             c_o, c_h = (f._confidence(kept) for f in (self.easy_, self.hard_))
+        # A weight outside [0, 1] can push a mixed confidence out of its range.
         if self.mixing_space() == "geometric":
-            return _power(c_o, alpha) * _power(c_h, 1 - alpha)
-        # Unclipped weights can push a mixed confidence out of its range.
+            return _geometric(c_o, c_h, alpha)
         return np.clip(_mix(c_o, c_h, alpha), 0, 1)
 
     def _proba(self, z: FloatArray, alpha: FloatArray) -> FloatArray:
-        if self._by_confidence():
+        if not isinstance(self.calibrator, LogitCalibrator):
             return with_top(softmax(self._subset(z)), self._mixed_confidence(z, alpha))
         if self.mixing_space() == "logits":
             return softmax(self._mixed_logits(z, alpha))
         p_o, p_h = self._both(z)
-        if self.mixing_space() == "probs":
-            return np.asarray(np.clip(_mix(p_o, p_h, alpha[:, None]), 0, 1))
-        product = _power(p_o, alpha[:, None]) * _power(p_h, 1 - alpha[:, None])
+        if self.mixing_space() in ("probs", "confidence"):
+            mixed = np.clip(_mix(p_o, p_h, alpha[:, None]), 0, 1)
+            beyond = (alpha < 0) | (alpha > 1)
+            mixed[beyond] /= mixed[beyond].sum(axis=1, keepdims=True)
+            if self.mixing_space() == "probs":
+                return mixed
+            return with_top(mixed, self._mixed_confidence(z, alpha))
+        product = _geometric(p_o, p_h, alpha[:, None])
         return np.asarray(product / product.sum(axis=1, keepdims=True))
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "avg_confidence_"):
             raise UsageError("ACE is not fitted; call fit(logits, labels) first")
+
+    def _checked(self, logits: ArrayLike) -> FloatArray:
+        """Return test logits of the width that ACE was fitted on."""
+        self._check_fitted()
+        z = as_logits(logits)
+        if z.shape[1] != self.width_:
+            raise DataError(
+                f"logits: {z.shape[1]} classes, but ACE was fitted on {self.width_}; pass all "
+                "classes, `classes` selects"
+            )
+        return z
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of `__init__`."""
@@ -322,9 +356,16 @@ def _mix(a: FloatArray, b: FloatArray, alpha: FloatArray) -> FloatArray:
     return np.where(alpha == 1, a, np.where(alpha == 0, b, mixed))
 
 
-def _power(base: FloatArray, exponent: FloatArray) -> FloatArray:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.power(base, exponent))
+def _geometric(a: FloatArray, b: FloatArray, alpha: FloatArray) -> FloatArray:
+    """Return a^alpha b^(1 - alpha); exactly one of them at the ends.
+
+    A base of 0 counts as the smallest number, so that no weight makes an infinity of it.
+    """
+    tiny = np.finfo(np.float64).tiny
+    logs = alpha * np.log(np.maximum(a, tiny)) + (1 - alpha) * np.log(np.maximum(b, tiny))
+    # Bounded above: what is mixed are probabilities.
+    mixed = np.exp(np.minimum(logs, 0)) if a.ndim == 1 else np.exp(logs)
+    return np.where(alpha == 1, a, np.where(alpha == 0, b, mixed))
 
 
 class MultiSourceACE:
@@ -339,21 +380,28 @@ class MultiSourceACE:
     def __init__(self, ace: ACE) -> None:
         self.ace = ace
 
-    def fit(self, domains: Sequence[tuple[ArrayLike, ArrayLike]]) -> Self:
+    def fit(self, domains: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
         """Fit on (logits, labels) of each domain."""
-        if not len(domains):
-            raise DataError("domains: expected at least one (logits, labels) pair")
         self.aces_ = [copy.deepcopy(self.ace).fit(z, y) for z, y in domains]
+        if not self.aces_:
+            raise DataError("domains: expected at least one (logits, labels) pair")
         return self
+
+    def _members(self) -> list[ACE]:
+        if not getattr(self, "aces_", None):
+            raise UsageError("MultiSourceACE is not fitted; call fit(domains) first")
+        return self.aces_
 
     def alpha(self, test_logits: ArrayLike) -> FloatArray:
         """Return alpha of each member."""
-        return np.array([ace.alpha(test_logits) for ace in self.aces_])
+        return np.array([ace.alpha(test_logits) for ace in self._members()])
 
     def predict_proba(self, logits: ArrayLike) -> FloatArray:
         """Return the members' mean probabilities."""
-        return np.asarray(np.mean([ace.predict_proba(logits) for ace in self.aces_], axis=0))
+        return np.asarray(np.mean([ace.predict_proba(logits) for ace in self._members()], axis=0))
 
     def predict_confidence(self, logits: ArrayLike) -> FloatArray:
         """Return the members' mean confidence in the top-1 prediction."""
-        return np.asarray(np.mean([ace.predict_confidence(logits) for ace in self.aces_], axis=0))
+        return np.asarray(
+            np.mean([ace.predict_confidence(logits) for ace in self._members()], axis=0)
+        )

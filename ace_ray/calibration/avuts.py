@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from ace_ray.arrays import BoolArray, FloatArray, IntArray
+from ace_ray.calibration.arguments import as_number
 from ace_ray.calibration.base import Fit, LogitCalibrator, Space, register_calibrator
 from ace_ray.calibration.blocks import block_of, row_blocks, working_dtype
 from ace_ray.calibration.softmax import true_class
@@ -54,8 +55,7 @@ class AvUTS(LogitCalibrator):
         self.bounds = bounds
 
     def _fit(self, z: FloatArray, y: IntArray, w: FloatArray) -> Fit:
-        if not (np.isfinite(self.beta) and self.beta >= 0):
-            raise DataError(f"beta: expected a finite number >= 0, got {self.beta}")
+        beta = as_number(self.beta, "beta", 0)
         correct = np.concatenate([z[r].argmax(axis=1) == y[r] for r in row_blocks(*z.shape)])
         used = w > 0
         if correct[used].all() or not correct[used].any():
@@ -74,7 +74,7 @@ class AvUTS(LogitCalibrator):
         def objective(log_t: float) -> float:
             read = _read(z, y, float(np.exp(-log_t)))
             loss = avu_loss(read.confidence, read.entropy, correct, w, self.threshold_)
-            return float(w @ read.nll) + self.beta * loss
+            return float(w @ read.nll) + beta * loss
 
         low, high = np.log(self.bounds)
         middle = np.log(start.temperature_)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ace_ray.arrays import FloatArray, IntArray
-from ace_ray.calibration.arguments import as_labels, as_logits, as_weights
+from ace_ray.calibration.arguments import as_labels, as_logits, as_unit, as_weights
 from ace_ray.calibration.blocks import block_of, row_blocks
 from ace_ray.calibration.softmax import log_softmax, softmax, top1_confidence, true_class
 from ace_ray.errors import DataError, UsageError, nearest
@@ -103,8 +103,9 @@ class Calibrator(ABC):
         z = as_logits(logits)
         self._check_fitted(z)
         out = np.empty(z.shape) if out is None else out
-        if out.shape != z.shape:
-            raise DataError(f"out: expected shape {z.shape} to match the logits, got {out.shape}")
+        fits = isinstance(out, np.ndarray) and out.shape == z.shape
+        if not fits or not np.issubdtype(out.dtype, np.floating):
+            raise DataError(f"out: expected a floating array of shape {z.shape}")
         for rows in row_blocks(*z.shape):
             out[rows] = self._proba(block_of(z, rows, np.float64))
         return out
@@ -122,8 +123,12 @@ class Calibrator(ABC):
         """Return the class whose confidence `predict_confidence` states."""
         return np.asarray(self.predict_proba(logits).argmax(axis=1))
 
+    def is_fitted(self) -> bool:
+        """Return whether `fit` was called."""
+        return hasattr(self, "report_")
+
     def _check_fitted(self, z: FloatArray) -> None:
-        if not hasattr(self, "report_"):
+        if not self.is_fitted():
             raise UsageError(f"{type(self).__name__} is not fitted; call fit(logits, labels) first")
         classes = self._classes()
         if classes is not None and z.shape[1] != classes:
@@ -219,18 +224,26 @@ class ConfidenceCalibrator(Calibrator):
         """Set the fitted attributes from top-1 confidences and whether they were right."""
 
     @abstractmethod
+    def _map(self, confidence: FloatArray) -> FloatArray:
+        """Return calibrated confidences, of any shape."""
+
     def map_confidence(self, confidence: ArrayLike) -> FloatArray:
         """Return calibrated confidences of uncalibrated ones."""
+        if not self.is_fitted():
+            raise UsageError(f"{type(self).__name__} is not fitted; call fit(logits, labels) first")
+        return self._map(as_unit(confidence))
 
     def predict(self, logits: ArrayLike) -> IntArray:
         """Return the network's own prediction, whose confidence was calibrated."""
-        return np.asarray(as_logits(logits).argmax(axis=1))
+        z = as_logits(logits)
+        self._check_fitted(z)
+        return np.asarray(z.argmax(axis=1))
 
     def _confidence(self, z: FloatArray) -> FloatArray:
-        return self.map_confidence(top1_confidence(z))
+        return self._map(top1_confidence(z))
 
     def _proba(self, z: FloatArray) -> FloatArray:
-        return with_top(softmax(z), self.map_confidence(top1_confidence(z)))
+        return with_top(softmax(z), self._map(top1_confidence(z)))
 
 
 def with_top(p: FloatArray, confidence: FloatArray) -> FloatArray:
@@ -239,9 +252,9 @@ def with_top(p: FloatArray, confidence: FloatArray) -> FloatArray:
     out = p.copy()
     out[each, top] = 0
     rest = out.sum(axis=1)
-    # Where nothing is left to rescale, what is missing is spread evenly.
-    out *= np.divide(1 - confidence, rest, out=np.zeros(len(p)), where=rest > 0)[:, None]
-    lost = rest <= 0
+    # Where (almost) nothing is left to rescale, what is missing is spread evenly.
+    lost = rest < 1e-290
+    out *= np.divide(1 - confidence, rest, out=np.zeros(len(p)), where=~lost)[:, None]
     out[lost] = ((1 - confidence[lost]) / (p.shape[1] - 1))[:, None]
     out[each, top] = confidence
     return out

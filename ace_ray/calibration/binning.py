@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
 from ace_ray.arrays import FloatArray
+from ace_ray.calibration.arguments import as_count
 from ace_ray.calibration.base import ConfidenceCalibrator, Fit, Space, register_calibrator
 from ace_ray.errors import DataError
 
@@ -36,9 +36,8 @@ class Isotonic(ConfidenceCalibrator):
         self.confidence_, self.accuracy_ = x, np.asarray(isotonic_regression(mean, weights=mass).x)
         return Fit()
 
-    def map_confidence(self, confidence: ArrayLike) -> FloatArray:
-        """Return the fitted accuracy at each confidence."""
-        return np.interp(np.asarray(confidence, np.float64), self.confidence_, self.accuracy_)
+    def _map(self, confidence: FloatArray) -> FloatArray:
+        return np.asarray(np.interp(confidence, self.confidence_, self.accuracy_))
 
 
 @register_calibrator("histogram")
@@ -63,8 +62,7 @@ class HistogramBinning(ConfidenceCalibrator):
         self.strategy = strategy
 
     def _fit_confidence(self, confidence: FloatArray, correct: FloatArray, w: FloatArray) -> Fit:
-        if self.bins < 1:
-            raise DataError(f"bins: expected at least 1, got {self.bins}")
+        as_count(self.bins, "bins")
         if self.strategy not in ("width", "mass"):
             raise DataError(f"strategy: expected 'width' or 'mass', got {self.strategy!r}")
         edges = np.linspace(0, 1, self.bins + 1)
@@ -84,6 +82,5 @@ class HistogramBinning(ConfidenceCalibrator):
     def _bin(self, confidence: FloatArray) -> FloatArray:
         return np.clip(np.searchsorted(self.edges_, confidence, side="left") - 1, 0, self.bins - 1)
 
-    def map_confidence(self, confidence: ArrayLike) -> FloatArray:
-        """Return the accuracy of each confidence's bin."""
-        return np.asarray(self.accuracy_[self._bin(np.asarray(confidence, np.float64))])
+    def _map(self, confidence: FloatArray) -> FloatArray:
+        return np.asarray(self.accuracy_[self._bin(confidence)])

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike
 
 from ace_ray.arrays import FloatArray, IntArray
 from ace_ray.calibration.ace import hard_set
-from ace_ray.calibration.arguments import as_labels, as_logits
+from ace_ray.calibration.arguments import (
+    as_confidence,
+    as_labels,
+    as_logits,
+    as_number,
+    as_unit,
+)
 from ace_ray.calibration.base import Calibrator
 from ace_ray.calibration.blocks import row_blocks
 from ace_ray.calibration.softmax import top1_confidence
@@ -30,7 +36,9 @@ def difference_of_confidences(
 
     The authors' code uses slope 2; the paper's formula has 1.
     """
-    return float(correct.mean() - slope * (confidence.mean() - test_confidence.mean()))
+    p, hit = as_confidence(confidence, correct)
+    test = as_unit(test_confidence)
+    return float(hit.mean() - as_number(slope, "slope") * (p.mean() - test.mean()))
 
 
 def average_thresholded_confidence(
@@ -41,12 +49,15 @@ def average_thresholded_confidence(
     The share of test confidences above the threshold that as many calibration samples exceed as
     are right.
     """
-    ascending = np.sort(confidence)
-    wrong = int(len(correct) - np.count_nonzero(correct))
-    if wrong == 0:
-        return 1.0
-    # As many calibration samples lie at or below the threshold as are wrong.
-    return float(np.mean(test_confidence > ascending[wrong - 1]))
+    p, hit = as_confidence(confidence, correct)
+    test = as_unit(test_confidence)
+    right = int(np.count_nonzero(hit))
+    if right in (0, len(p)):
+        return right / len(p)
+    threshold = np.sort(p)[len(p) - right - 1]
+    # Of the calibration samples at the threshold itself, this share counts as above it.
+    tied = (right - np.count_nonzero(p > threshold)) / np.count_nonzero(p == threshold)
+    return float(np.mean(test > threshold) + tied * np.mean(test == threshold))
 
 
 _ESTIMATORS: Final[tuple[str, ...]] = ("doc", "atc")
@@ -103,8 +114,10 @@ class Estimation:
             "atc": lambda: average_thresholded_confidence(self._confidence, self._correct, test),
         }[self.estimator]
         accuracy = estimate()
-        margin = 1 / (len(self.labels_) + 1)
-        clamped = min(max(accuracy, margin), 1 - margin)
+        # The furthest that a subset of the calibration set with both kinds of samples can reach.
+        right = int(self._correct.sum())
+        wrong = len(self._correct) - right
+        clamped = min(max(accuracy, 1 / (1 + wrong)), right / (1 + right))
         if clamped != accuracy:
             warnings.warn(
                 f"estimated accuracy {accuracy:.4f} clamped to {clamped:.4f}",

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ace_ray.arrays import FloatArray, IntArray
+from ace_ray.calibration.arguments import as_number
 from ace_ray.calibration.base import Fit, LogitCalibrator, Space, register_calibrator
 from ace_ray.calibration.blocks import block_of, row_blocks
 from ace_ray.calibration.softmax import log_softmax
@@ -57,9 +58,7 @@ class MatrixScaling(LogitCalibrator):
                 f"{MAX_CLASSES} classes; use VectorScaling or TemperatureScaling"
             )
         for name in ("off_diagonal", "intercept"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise DataError(f"{name}: expected a finite number >= 0, got {value}")
+            as_number(getattr(self, name), name, 0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             inverse = 1 / TemperatureScaling().fit(z, y, w).temperature_
@@ -107,10 +106,10 @@ class MatrixScaling(LogitCalibrator):
             slope_b += p.sum(axis=0)
         off = weight - np.diag(np.diag(weight))
         pairs = c * (c - 1)
-        value += self.off_diagonal * float((off**2).sum()) / pairs
-        value += self.intercept * float(bias @ bias) / c
-        slope_w += 2 * self.off_diagonal / pairs * off
-        slope_b += 2 * self.intercept / c * bias
+        value += float(self.off_diagonal) * float((off**2).sum()) / pairs
+        value += float(self.intercept) * float(bias @ bias) / c
+        slope_w += 2 * float(self.off_diagonal) / pairs * off
+        slope_b += 2 * float(self.intercept) / c * bias
         return value, np.concatenate([slope_w.ravel(), slope_b])
 
     def _map_logits(self, z: FloatArray) -> FloatArray:

@@ -10,8 +10,15 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtr, xlogy
 
-from ace_ray.arrays import BoolArray, FloatArray, IntArray
-from ace_ray.calibration.arguments import as_confidence, as_labels, as_logits, as_proba
+from ace_ray.arrays import FloatArray, IntArray
+from ace_ray.calibration.arguments import (
+    as_confidence,
+    as_correct,
+    as_count,
+    as_labels,
+    as_logits,
+    as_proba,
+)
 from ace_ray.calibration.blocks import row_blocks
 from ace_ray.calibration.softmax import log_softmax, true_class
 from ace_ray.errors import DataError
@@ -50,21 +57,24 @@ def reliability(
             "mass": as many samples in each bin, to within one, in order of confidence.
     """
     p, hit = as_confidence(confidence, correct)
-    if bins < 1:
-        raise DataError(f"bins: expected at least 1, got {bins}")
+    bins = as_count(bins, "bins")
+    share: FloatArray = hit.astype(np.float64)
     if binning == "width":
         edges = np.linspace(0, 1, bins + 1)
         index = np.maximum(np.searchsorted(edges, p, side="left") - 1, 0)
     elif binning == "mass":
-        # Ties are ordered by correctness: the diagram does not depend on the order of the samples.
         index = np.empty(len(p), np.intp)
-        index[np.lexsort((hit, p))] = np.arange(len(p)) * bins // len(p)
+        index[np.argsort(p, kind="stable")] = np.arange(len(p)) * bins // len(p)
+        # The edge of a bin may cut a tie: its samples share their accuracy, so that neither the
+        # order of the samples nor luck decides who falls where.
+        _, tie = np.unique(p, return_inverse=True)
+        share = (np.bincount(tie, hit) / np.bincount(tie))[tie]
     else:
         raise DataError(f"binning: expected 'width' or 'mass', got {binning!r}")
     return Bins(
         np.bincount(index, minlength=bins),
         np.bincount(index, weights=p, minlength=bins).astype(np.float64),
-        np.bincount(index, weights=hit, minlength=bins).astype(np.float64),
+        np.bincount(index, weights=share, minlength=bins).astype(np.float64),
     )
 
 
@@ -98,6 +108,8 @@ def ece(
 ) -> float:
     """Return the expected calibration error of top-1 predictions, a fraction in [0, 1].
 
+    Only with `debias` it may fall below 0.
+
     >>> ece([0.4, 0.8, 0.6], [True, True, False], bins=2)
     0.3333333333333333
     """
@@ -118,6 +130,7 @@ def classwise_ece(proba: ArrayLike, labels: ArrayLike, bins: int = 25) -> float:
     """Return the mean over classes of the ECE of "is it this class?" (Kull et al., 2019)."""
     p = as_proba(proba)
     y = as_labels(labels, p)
+    bins = as_count(bins, "bins")
     edges = np.linspace(0, 1, bins + 1)
     gaps = 0.0
     for c in range(p.shape[1]):
@@ -147,7 +160,7 @@ def smooth_ece(confidence: ArrayLike, correct: ArrayLike) -> float:
         mass[[0, -1]] *= 2
         density = gaussian_filter1d(mass, width * cells, mode="mirror", truncate=6)
         density[[0, -1]] /= 2
-        return float(np.abs(density).sum())
+        return min(float(np.abs(density).sum()), 1.0)
 
     low, high = 1e-3, 1.0
     if smoothed(low) <= low:
@@ -260,6 +273,7 @@ class Streaming:
     """
 
     def __init__(self, bins: int = 25) -> None:
+        bins = as_count(bins, "bins")
         self.bins = Bins(np.zeros(bins, np.int64), np.zeros(bins), np.zeros(bins))
         self._squares = 0.0
         self._nll = 0.0
@@ -292,37 +306,44 @@ class Streaming:
         """How many samples were seen."""
         return int(self.bins.samples.sum())
 
+    def _seen(self) -> int:
+        if not self.n:
+            raise DataError("no samples were added yet")
+        return self.n
+
     @property
     def accuracy(self) -> float:
         """Share of right predictions."""
-        return float(self.bins.correct.sum() / self.n)
+        return float(self.bins.correct.sum() / self._seen())
 
     @property
     def confidence(self) -> float:
         """Mean confidence."""
-        return float(self.bins.confidence.sum() / self.n)
+        return float(self.bins.confidence.sum() / self._seen())
 
     @property
     def ece(self) -> float:
         """ECE with equal-width bins."""
+        self._seen()
         return ece_of(self.bins)
 
     @property
     def brier(self) -> float:
         """Top-label Brier score."""
-        return self._squares / self.n
+        return self._squares / self._seen()
 
     @property
     def nll(self) -> float:
         """Mean negative log-likelihood in nats; needs whole vectors for every sample."""
         if self._whole != self.n:
             raise DataError(f"nll: only {self._whole} of {self.n} samples came with whole vectors")
-        return self._nll / self.n
+        return self._nll / self._seen()
 
 
-def difficulty(correct: BoolArray) -> float:
+def difficulty(correct: ArrayLike) -> float:
     """Return wrong : right, N_F / N_T (Sec. 3.2). The authors' code uses the reciprocal."""
-    right = int(np.count_nonzero(correct))
+    hit = as_correct(correct)
+    right = int(np.count_nonzero(hit))
     if right == 0:
-        raise DataError(f"difficulty: none of {len(correct)} samples is right, N_F / N_T undefined")
-    return (len(correct) - right) / right
+        raise DataError(f"difficulty: none of {hit.size} samples is right, N_F / N_T undefined")
+    return (hit.size - right) / right

@@ -32,13 +32,17 @@ def save(fitted: Calibrator | ACE, path: str | Path) -> None:
         stem, body = "calibrator", _describe(fitted, "", tensors)
     data = safetensors.numpy.save(tensors)
     body |= {"format": FORMAT, "sha256": hashlib.sha256(data).hexdigest()}
-    text = json.dumps(body, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    text = json.dumps(body, indent=1, sort_keys=True, allow_nan=False, default=_plain) + "\n"
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # The JSON names the tensors' digest and comes last: a crash in between is noticed.
         _replace(folder / f"{stem}.safetensors", data)
         _replace(folder / f"{stem}.json", text.encode())
+        # What the folder held before of the other kind is no longer what it is.
+        for other in (name for name in _NAMES if name != stem):
+            (folder / f"{other}.json").unlink(missing_ok=True)
+            (folder / f"{other}.safetensors").unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
 
@@ -74,7 +78,7 @@ def load(path: str | Path) -> Calibrator | ACE:
 def _describe(
     fitted: Calibrator, prefix: str, tensors: dict[str, np.ndarray[Any, Any]]
 ) -> dict[str, Any]:
-    if not hasattr(fitted, "report_"):
+    if not fitted.is_fitted():
         raise UsageError(f"{type(fitted).__name__} is not fitted; call fit(logits, labels) first")
     if fitted.name not in CALIBRATORS:
         raise UsageError(f"{type(fitted).__name__} is not registered; see register_calibrator")
@@ -122,6 +126,7 @@ def _describe_ace(ace: ACE, tensors: dict[str, np.ndarray[Any, Any]]) -> dict[st
         "params": params,
         "difficulty_": ace.difficulty_,
         "avg_confidence_": ace.avg_confidence_,
+        "width_": ace.width_,
         "easy": _describe(ace.easy_, "easy.", tensors),
         "hard": _describe(ace.hard_, "hard.", tensors),
     }
@@ -136,7 +141,17 @@ def _restore_ace(body: dict[str, Any], tensors: dict[str, np.ndarray[Any, Any]])
     ace = ACE(family, **body["params"])
     ace.easy_, ace.hard_, ace.hard_mask_ = easy, hard, tensors["hard_mask_"]
     ace.difficulty_, ace.avg_confidence_ = body["difficulty_"], body["avg_confidence_"]
+    ace.width_ = body["width_"]
     return ace
+
+
+def _plain(value: Any) -> Any:
+    """Return a numpy scalar or array as what JSON knows."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise UsageError(f"cannot save a parameter of type {type(value).__name__}: {value!r}")
 
 
 def _replace(path: Path, data: bytes) -> None:

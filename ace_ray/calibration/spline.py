@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 
 from ace_ray.arrays import FloatArray
+from ace_ray.calibration.arguments import as_count
 from ace_ray.calibration.base import ConfidenceCalibrator, Fit, Space, register_calibrator
 from ace_ray.errors import DataError
 
@@ -28,7 +28,7 @@ class Spline(ConfidenceCalibrator):
             weights (a bug: the result steps backwards between neighbours).
 
     Attributes:
-        confidence_: Sorted uncalibrated confidences of the calibration samples.
+        confidence_: Distinct uncalibrated confidences of the calibration samples, ascending.
         calibrated_: Their calibrated values, not yet clipped to [0, 1].
     """
 
@@ -41,38 +41,44 @@ class Spline(ConfidenceCalibrator):
         self.compat_interpolation = compat_interpolation
 
     def _fit_confidence(self, confidence: FloatArray, correct: FloatArray, w: FloatArray) -> Fit:
-        if self.knots < 3:
-            raise DataError(f"knots: expected at least 3, got {self.knots}")
-        if len(confidence) < self.knots:
+        knots = as_count(self.knots, "knots", 3)
+        if len(confidence) < knots:
             raise DataError(
-                f"spline: {len(confidence)} samples for {self.knots} knots; "
+                f"spline: {len(confidence)} samples for {knots} knots; "
                 "use a larger calibration set or fewer knots"
             )
         order = np.argsort(confidence, kind="stable")
-        s, hit, w = confidence[order], correct[order], w[order]
+        s, hit, w = confidence[order], correct[order].astype(np.float64), w[order]
         w = w / w.sum()
+        tie = np.cumsum(np.append(False, s[1:] != s[:-1]))
+        if not self.compat_interpolation:
+            # Equal confidences share their accuracy: the order of the samples does not matter.
+            hit = (np.bincount(tie, w * hit) / np.bincount(tie, w))[tie]
         gap = np.cumsum(w * (hit - s))
         # Rank of the first sample 0, of the last 1; evenly spaced where weights are equal.
-        rank = (np.cumsum(w) - w[0]) / (1 - w[0])
-        at = np.linspace(0, 1, self.knots)
-        basis = CubicSpline(at, np.eye(self.knots), bc_type="natural")
+        rest = 1 - w[0]
+        rank = (np.cumsum(w) - w[0]) / rest if rest > 1e-9 else np.linspace(0, 1, len(w))
+        rank = np.clip(rank, 0, 1)
+        basis = CubicSpline(np.linspace(0, 1, knots), np.eye(knots), bc_type="natural")
         root = np.sqrt(w * len(w))
         values = np.linalg.lstsq(basis(rank) * root[:, None], gap * root, rcond=None)[0]
-        self.confidence_ = s
-        self.calibrated_ = s + basis(rank, 1) @ values
+        calibrated = s + basis(rank, 1) @ values
+        if not self.compat_interpolation:
+            first = np.flatnonzero(np.append(True, s[1:] != s[:-1]))
+            s, calibrated = s[first], np.bincount(tie, calibrated) / np.bincount(tie)
+        self.confidence_, self.calibrated_ = s, calibrated
         return Fit()
 
-    def map_confidence(self, confidence: ArrayLike) -> FloatArray:
-        """Return calibrated confidences, clipped to [0, 1]."""
-        p = np.asarray(confidence, np.float64)
+    def _map(self, confidence: FloatArray) -> FloatArray:
         x, y = self.confidence_, self.calibrated_
-        above = np.clip(np.searchsorted(x, p, side="left"), 1, len(x) - 1)
-        past, ahead = p - x[above - 1], x[above] - p
-        total = past + ahead
+        if len(x) == 1:
+            return np.full(np.shape(confidence), min(max(float(y[0]), 0.0), 1.0))
+        above = np.clip(np.searchsorted(x, confidence, side="left"), 1, len(x) - 1)
+        past, ahead = confidence - x[above - 1], x[above] - confidence
+        total = np.asarray(past + ahead)
         if self.compat_interpolation:
             past, ahead = ahead, past
-        mixed = np.divide(
-            past * y[above] + ahead * y[above - 1], total, out=y[above].copy(), where=total > 0
-        )
-        out = np.where(p >= x[-1], y[-1], np.where(p <= x[0], y[0], mixed))
-        return np.clip(out, 0, 1)
+        mixed = np.asarray(past * y[above] + ahead * y[above - 1])
+        mixed = np.divide(mixed, total, out=np.array(y[above]), where=total > 0)
+        out = np.where(confidence >= x[-1], y[-1], np.where(confidence <= x[0], y[0], mixed))
+        return np.asarray(np.clip(out, 0, 1))

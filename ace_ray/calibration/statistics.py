@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from ace_ray.arrays import FloatArray
-from ace_ray.calibration.arguments import as_confidence
-from ace_ray.errors import DataError
+from ace_ray.calibration.arguments import as_array, as_confidence, as_count, as_number
+from ace_ray.errors import DataError, nearest
 
 
 class Significance(NamedTuple):
@@ -67,14 +67,14 @@ def effect_size(first: ArrayLike, second: ArrayLike) -> float | None:
 
 def holm(p_values: ArrayLike) -> FloatArray:
     """Return Holm-adjusted p-values: the family-wise error stays at the level they are read at."""
-    p = np.asarray(p_values, np.float64)
+    p: FloatArray = as_array(p_values, "p_values").astype(np.float64)
     if p.ndim != 1 or (len(p) and not ((p >= 0) & (p <= 1)).all()):
         raise DataError("p_values: expected a vector of values in [0, 1]")
     order = np.argsort(p)
     adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     out = np.empty_like(p)
     out[order] = np.minimum(adjusted, 1)
-    return out
+    return np.asarray(out)
 
 
 class Interval(NamedTuple):
@@ -107,8 +107,9 @@ class Bootstrap:
 
     Intervals are normal, centred on the estimate, with the bootstrap's standard error: resampling
     inflates the ECE itself (a resample is noisier than the sample), which would shift percentiles.
-    In simulations the test keeps its level where bins hold clear gaps, and is cautious (rejects
-    less often) where they hold little but noise.
+    They are intervals of the binned ECE as computed, which sampling noise biases upwards: for a
+    calibrated method they do not cover 0. In simulations the test keeps its level where bins hold
+    clear gaps, and is cautious (rejects less often) where they hold little but noise.
     """
 
     def __init__(
@@ -122,9 +123,15 @@ class Bootstrap:
     ) -> None:
         if not confidence:
             raise DataError("confidence: expected at least one method")
-        if resamples < 2 or not 0 < level < 1:
-            raise DataError(f"expected resamples >= 2 and 0 < level < 1, got {resamples}, {level}")
+        as_count(resamples, "resamples", 2)
+        as_count(seed, "seed", 0)
+        bins = as_count(bins, "bins")
+        if not 0 < as_number(level, "level") < 1:
+            raise DataError(f"level: expected a number between 0 and 1, got {level}")
         hits = correct if isinstance(correct, Mapping) else dict.fromkeys(confidence, correct)
+        lacking = [m for m in confidence if m not in hits]
+        if lacking:
+            raise DataError(f"correct: nothing for the methods {lacking}")
         pairs = {m: as_confidence(confidence[m], hits[m]) for m in confidence}
         sizes = {len(p) for p, _ in pairs.values()}
         if len(sizes) != 1:
@@ -149,16 +156,21 @@ class Bootstrap:
         draws = (np.bincount(rng.integers(0, n, n), minlength=n) * 1.0 for _ in range(resamples))
         self.samples = np.array([measured(counts) for counts in draws])  # (resamples, methods)
 
+    def _index(self, method: str) -> int:
+        if method not in self.methods:
+            raise DataError(f"unknown method {method!r}; {nearest(method, self.methods)}")
+        return self.methods.index(method)
+
     def ece(self, method: str) -> Interval:
         """Return a method's ECE with its interval, which does not go below 0."""
-        i = self.methods.index(method)
+        i = self._index(method)
         reach = self.quantile * float(self.samples[:, i].std(ddof=1))
         value = float(self.estimates[i])
         return Interval(value, max(value - reach, 0.0), value + reach)
 
     def difference(self, first: str, second: str) -> Comparison:
         """Return the difference of two methods' ECE, first minus second."""
-        i, j = self.methods.index(first), self.methods.index(second)
+        i, j = self._index(first), self._index(second)
         value = float(self.estimates[i] - self.estimates[j])
         error = float((self.samples[:, i] - self.samples[:, j]).std(ddof=1))
         if error == 0:
@@ -169,10 +181,14 @@ class Bootstrap:
 
 
 def _groups(first: ArrayLike, second: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    a, b = (as_array(v, "groups").astype(np.float64) for v in (first, second))
     if a.ndim != 1 or b.ndim != 1 or len(a) < 2 or len(b) < 2:
         raise DataError(f"t-test: expected two vectors of length >= 2, got {a.shape}, {b.shape}")
-    return a, b
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise DataError("t-test: expected finite values; leave out or repeat a missing run")
+    # Tests and effect sizes do not depend on the unit: rescale before squares vanish.
+    scale = max(float(np.abs(a).max()), float(np.abs(b).max()))
+    return (a / scale, b / scale) if 0 < scale < 1e-100 else (a, b)
 
 
 def _moments(x: FloatArray) -> tuple[float, float, int]:

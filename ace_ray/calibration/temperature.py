@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ace_ray.arrays import FloatArray, IntArray
-from ace_ray.calibration.arguments import as_labels, as_logits
+from ace_ray.calibration.arguments import as_array, as_bounds, as_labels, as_logits
 from ace_ray.calibration.base import Fit, LogitCalibrator, register_calibrator
 from ace_ray.calibration.blocks import row_blocks, working_dtype
 from ace_ray.calibration.softmax import true_class
@@ -74,9 +74,10 @@ def row_moments(
         e *= z
         np.vecdot(e, z, out=sums[2, rows])
     s0, s1, s2 = sums.astype(np.float64)
+    high = top.astype(np.float64)  # half and single precision would round its multiple
     mean = s1 / s0
-    out[0] = inverse * top + np.log(s0)
-    out[1] = top + mean
+    out[0] = inverse * high + np.log(s0)
+    out[1] = high + mean
     out[2] = s2 / s0 - mean * mean
     return Moments(*out)
 
@@ -107,12 +108,16 @@ def _newton(
     b, first = min(max(1.0, low), high), None
     # A single-precision slope cannot tell closer than this.
     enough = 1e-4 if dtype is np.float32 else _TOLERANCE
+    noise = float(np.finfo(dtype).eps) * (1 + float(w @ np.abs(top).astype(np.float64)))
     last: tuple[float, float, float] | None = None
     for passes in range(1, _PASSES + 1):
         moments = row_moments(z, b, top, dtype)
         nll = float(w @ moments.lse) - b * target
         first = nll if first is None else first
         here = b, float(w @ moments.mean) - target, float(w @ moments.variance)
+        # Neither slope nor curvature, to rounding: the data say nothing of T, which stays.
+        if abs(here[1]) <= noise and here[2] <= noise:
+            return _Optimum(b, passes, first, nll)
         # The root lies on one side of b: the bracket shrinks with every pass.
         low, high = (low, b) if here[1] > 0 else (b, high)
         step = guess if passes == 1 and guess is not None else _next(here, last)
@@ -121,7 +126,8 @@ def _newton(
         # Convergence is at least quadratic: after a step below `enough` the next is below its
         # square.
         if abs(new - b) <= enough * b and (passes > 1 or guess is None):
-            return _Optimum(new, passes, first, nll)
+            move = new - b
+            return _Optimum(new, passes, first, nll + move * here[1] + move**2 / 2 * here[2])
         b, last = new, here
     return _Optimum(b, _PASSES, first or 0.0, nll)
 
@@ -168,29 +174,39 @@ class TemperatureScaling(LogitCalibrator):
         self.bounds = bounds
 
     def _fit(self, z: FloatArray, y: IntArray, w: FloatArray) -> Fit:
-        low, high = self.bounds
-        if not 0 < low < high < np.inf:
-            raise DataError(f"bounds: expected 0 < low < high, got {self.bounds}")
+        low, high = as_bounds(self.bounds)
         guess = None
         if len(z) > 4 * _START_ROWS:
             some = np.linspace(0, len(z) - 1, _START_ROWS).astype(int)
             if w[some].any():
                 few = z[some], y[some], w[some] / w[some].sum()
-                guess = _newton(*few, self.bounds, None, np.float32).inverse
-        found = _newton(z, y, w, self.bounds, guess, working_dtype(z))
+                guess = _newton(*few, (low, high), None, np.float32).inverse
+        found = _newton(z, y, w, (low, high), guess, working_dtype(z))
         self.temperature_ = float(min(max(1 / found.inverse, low), high))
-        edge = min(self.temperature_ / low, high / self.temperature_)
-        hit = edge < 1 + 1e-6
+        hit = self._at_bound(z, y, w, (low, high))
         if hit:
-            self.temperature_ = low if self.temperature_ < 2 * low else high
             warnings.warn(
-                f"temperature {self.temperature_:g} is at its bound {tuple(self.bounds)}; "
+                f"temperature {self.temperature_:g} is at its bound {(low, high)}; "
                 "the calibration set asks for more than the bound allows",
                 BoundWarning,
                 stacklevel=4,
             )
         before = found.nll_first if low <= 1 <= high else None
-        return Fit(found.passes < _PASSES, found.passes, hit, before, found.nll_last)
+        after = None if hit else found.nll_last
+        return Fit(found.passes < _PASSES, found.passes, hit, before, after)
+
+    def _at_bound(
+        self, z: FloatArray, y: IntArray, w: FloatArray, bounds: tuple[float, float]
+    ) -> bool:
+        """Return whether the optimum lies beyond a bound; T is then that bound."""
+        for bound, sign in ((bounds[0], -1), (bounds[1], 1)):
+            if abs(self.temperature_ / bound - 1) < 0.01:
+                slope = w @ row_moments(z, 1 / bound).mean - w @ true_class(z, y)
+                # Beyond the bound the NLL still falls: in b, upwards at low T, downwards at high.
+                if sign * float(slope) > 0:
+                    self.temperature_ = bound
+                    return True
+        return False
 
     def _map_logits(self, z: FloatArray) -> FloatArray:
         return z / z.dtype.type(self.temperature_)
@@ -220,7 +236,7 @@ class TemperatureTable:
     ) -> None:
         self._z = as_logits(logits)
         y = as_labels(labels, self._z)
-        self.bounds = bounds
+        self.bounds = bounds = as_bounds(bounds)
         self._truth = true_class(self._z, y).astype(np.float64)
         self._sample = np.linspace(0, len(y) - 1, min(len(y), _START_ROWS)).astype(int)
         self._ends = (
@@ -231,13 +247,17 @@ class TemperatureTable:
 
     def fit(self, weights: ArrayLike) -> FloatArray:
         """Return T for each row of (M, N) weights (or masks)."""
-        w = np.asarray(weights)
-        if w.ndim != 2 or w.shape[1] != len(self._z) or (w < 0).any() or not w.any(axis=1).all():
+        w = as_array(weights, "weights")
+        fits = w.ndim == 2 and w.shape[1] == len(self._z)
+        if not fits or not (np.isfinite(w).all() and (w >= 0).all() and w.any(axis=1).all()):
             raise DataError(
-                f"weights: expected (M, {len(self._z)}) values >= 0, not all 0 in a row, "
+                f"weights: expected (M, {len(self._z)}) finite values >= 0, not all 0 in a row, "
                 f"got shape {w.shape}"
             )
+        if not len(w):
+            return np.empty(0)
         w = w.astype(np.float64)
+        w /= w.max(axis=1, keepdims=True)
         w /= w.sum(axis=1, keepdims=True)
         low, high = self._guess(w)
         while True:
@@ -311,5 +331,8 @@ def _root_of_quintics(x: FloatArray, f: FloatArray, g: FloatArray, h: FloatArray
             break
         t = new
     inside = (g[:, 0] < 0) & (g[:, -1] > 0)
-    ends = np.where(g[:, 0] >= 0, x[0], x[-1])
+    ends = np.where(g[:, 0] > 0, x[0], x[-1])
+    # No slope at the upper end: T stays at 1, or at the first node without slope, as a fit does.
+    flat = (g[:, 0] <= 0) & (g[:, -1] == 0)
+    ends = np.where(flat, np.maximum(x[np.argmax(g >= 0, axis=1)], 0.0), ends)
     return np.asarray(np.where(inside, x[left] + d * t, ends))

@@ -10,11 +10,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ace_ray.arrays import FloatArray, IntArray
+from ace_ray.calibration.arguments import as_number
 from ace_ray.calibration.base import Fit, LogitCalibrator, Space, register_calibrator
 from ace_ray.calibration.blocks import row_blocks, working_dtype
 from ace_ray.calibration.softmax import true_class
 from ace_ray.calibration.temperature import TemperatureScaling
-from ace_ray.errors import DataError
 
 _ITERATIONS: Final = 500
 # Largest slope per whitened parameter at the optimum. There the Hessian is about the identity, so
@@ -50,13 +50,12 @@ class VectorScaling(LogitCalibrator):
         self.l2 = l2
 
     def _fit(self, z: FloatArray, y: IntArray, w: FloatArray) -> Fit:
-        if not (np.isfinite(self.l2) and self.l2 >= 0):
-            raise DataError(f"l2: expected a finite number >= 0, got {self.l2}")
+        l2 = as_number(self.l2, "l2", 0)
         c = z.shape[1]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             start = TemperatureScaling().fit(z, y, w)
-        problem = _Problem(z, y, w, self.l2)
+        problem = _Problem(z, y, w, l2)
         inverse = 1 / start.temperature_
         theta = np.concatenate([np.full(c, inverse), np.zeros(c)])
         whiten = problem.whitening(inverse)
@@ -71,7 +70,7 @@ class VectorScaling(LogitCalibrator):
         # The line search may give up on rounding noise just above the tolerance.
         converged = bool(np.abs(result.jac).max() <= 10 * tolerance)
         self.weight_, self.bias_ = _split(theta + _apply(whiten, result.x))
-        if self.l2 == 0:
+        if l2 == 0:
             self.bias_ = self.bias_ - self.bias_.mean()
         if not converged:
             warnings.warn(
@@ -80,14 +79,14 @@ class VectorScaling(LogitCalibrator):
                 stacklevel=4,
             )
         absent = c - len(np.unique(y[w > 0]))
-        if absent and self.l2 == 0:
+        if absent and l2 == 0:
             warnings.warn(
                 f"vector scaling: {absent} of {c} classes have no sample, their biases have no "
                 "finite optimum; set l2 > 0",
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        nll = float(result.fun) if self.l2 == 0 else None
+        nll = float(result.fun) if l2 == 0 else None
         return Fit(converged, int(result.nit), False, start.report_.nll_before, nll)
 
     def _map_logits(self, z: FloatArray) -> FloatArray:

@@ -218,7 +218,7 @@ def bench_vector(z: np.ndarray, y: np.ndarray) -> None:
 
 def bench_spline(z: np.ndarray, y: np.ndarray) -> None:
     """Compare the vectorised spline with the published per-sample loops on the same confidences."""
-    # In double precision, where no two confidences are equal: the loop depends on the order of ties.
+    # In double precision and without ties, on whose order the loop depends.
     p = np.exp((z - z.max(axis=1, keepdims=True)).astype(np.float64))
     confidence = p.max(axis=1) / p.sum(axis=1)
     confidence, first = np.unique(confidence, return_index=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ace_ray.calibration.ace import ACE, MultiSourceACE, hard_set
+from ace_ray.calibration.ace import ACE
 from ace_ray.calibration.avuts import AvUTS
 from ace_ray.calibration.base import (
     CALIBRATORS,
@@ -20,6 +20,7 @@ from ace_ray.calibration.estimation import (
     average_thresholded_confidence,
     difference_of_confidences,
 )
+from ace_ray.calibration.hard_set import hard_set
 from ace_ray.calibration.matrix import Dirichlet, MatrixScaling
 from ace_ray.calibration.metrics import (
     Bins,
@@ -39,6 +40,7 @@ from ace_ray.calibration.metrics import (
     split_score,
 )
 from ace_ray.calibration.persistence import load, save
+from ace_ray.calibration.sources import MultiSourceACE
 from ace_ray.calibration.spline import Spline
 from ace_ray.calibration.statistics import (
     Bootstrap,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from ace_ray.arrays import BoolArray, FloatArray, IntArray
 from ace_ray.calibration.arguments import (
     as_array,
-    as_correct,
     as_count,
     as_labels,
     as_logits,
@@ -20,35 +19,10 @@ from ace_ray.calibration.arguments import (
 )
 from ace_ray.calibration.base import Calibrator, LogitCalibrator, Space, with_top
 from ace_ray.calibration.blocks import block_of, row_blocks
+from ace_ray.calibration.hard_set import hard_set
 from ace_ray.calibration.metrics import difficulty as difficulty_of
 from ace_ray.calibration.softmax import mean_confidence, softmax
 from ace_ray.errors import DataError, UsageError
-
-
-def hard_set(correct: ArrayLike, difficulty: float, rng: np.random.Generator) -> BoolArray:
-    """Draw the largest subset with difficulty N_F / N_T = d (Sec. 3.3), as a mask.
-
-    All samples of the scarce side are kept, the other side is drawn without replacement; the
-    ratio holds to within one sample. The authors' code draws with replacement.
-
-    Raises:
-        DataError: If d is not positive, or a side would be empty.
-    """
-    right = as_correct(correct)
-    n_right, n_wrong = int(right.sum()), int((~right).sum())
-    difficulty = as_number(difficulty, "difficulty (wrong : right)", 0, above=True)
-    keep_right = min(n_right, round(n_wrong / difficulty))
-    keep_wrong = n_wrong if n_wrong / difficulty <= n_right else round(n_right * difficulty)
-    if min(keep_right, keep_wrong) < 1:
-        raise DataError(
-            f"hard set: difficulty {difficulty:g} needs at least one right and one wrong sample, "
-            f"but {n_right} right and {n_wrong} wrong leave {keep_right} and {keep_wrong}; "
-            "use a larger calibration set or another difficulty"
-        )
-    mask = np.zeros(len(right), bool)
-    mask[rng.choice(np.flatnonzero(right), keep_right, replace=False)] = True
-    mask[rng.choice(np.flatnonzero(~right), keep_wrong, replace=False)] = True
-    return mask
 
 
 class ACE:
@@ -366,42 +340,3 @@ def _geometric(a: FloatArray, b: FloatArray, alpha: FloatArray) -> FloatArray:
     # Bounded above: what is mixed are probabilities.
     mixed = np.exp(np.minimum(logs, 0)) if a.ndim == 1 else np.exp(logs)
     return np.where(alpha == 1, a, np.where(alpha == 0, b, mixed))
-
-
-class MultiSourceACE:
-    """One ACE per source domain, ensembled by the mean of their outputs (Sec. 3.4, domains).
-
-    Attributes:
-        aces_: The fitted members, in the order of the domains.
-    """
-
-    aces_: list[ACE]
-
-    def __init__(self, ace: ACE) -> None:
-        self.ace = ace
-
-    def fit(self, domains: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
-        """Fit on (logits, labels) of each domain."""
-        self.aces_ = [copy.deepcopy(self.ace).fit(z, y) for z, y in domains]
-        if not self.aces_:
-            raise DataError("domains: expected at least one (logits, labels) pair")
-        return self
-
-    def _members(self) -> list[ACE]:
-        if not getattr(self, "aces_", None):
-            raise UsageError("MultiSourceACE is not fitted; call fit(domains) first")
-        return self.aces_
-
-    def alpha(self, test_logits: ArrayLike) -> FloatArray:
-        """Return alpha of each member."""
-        return np.array([ace.alpha(test_logits) for ace in self._members()])
-
-    def predict_proba(self, logits: ArrayLike) -> FloatArray:
-        """Return the members' mean probabilities."""
-        return np.asarray(np.mean([ace.predict_proba(logits) for ace in self._members()], axis=0))
-
-    def predict_confidence(self, logits: ArrayLike) -> FloatArray:
-        """Return the members' mean confidence in the top-1 prediction."""
-        return np.asarray(
-            np.mean([ace.predict_confidence(logits) for ace in self._members()], axis=0)
-        )

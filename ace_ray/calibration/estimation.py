@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ace_ray.arrays import FloatArray, IntArray
-from ace_ray.calibration.ace import hard_set
 from ace_ray.calibration.arguments import (
     as_confidence,
     as_labels,
@@ -21,6 +20,7 @@ from ace_ray.calibration.arguments import (
 )
 from ace_ray.calibration.base import Calibrator
 from ace_ray.calibration.blocks import row_blocks
+from ace_ray.calibration.hard_set import hard_set
 from ace_ray.calibration.softmax import top1_confidence
 from ace_ray.errors import DataError, UsageError
 

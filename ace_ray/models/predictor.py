@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import safetensors.torch
 import timm
 import torch
+from safetensors.torch import load as load_safetensors
 
 from ace_ray.arrays import FloatArray, ImageArray
 from ace_ray.models.registry import find_model
@@ -22,7 +22,7 @@ class Predictor:
         model = find_model(name)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         network = timm.create_model(model.architecture, num_classes=model.classes)
-        network.load_state_dict(safetensors.torch.load(model.weights()))
+        network.load_state_dict(load_safetensors(model.weights()))
         self.network = network.eval().to(self.device)
         self.mean = torch.tensor(model.mean, device=self.device)[:, None, None]
         self.std = torch.tensor(model.std, device=self.device)[:, None, None]

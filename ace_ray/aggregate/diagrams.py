@@ -14,6 +14,7 @@ class Diagram(NamedTuple):
     """The bins of one method on one group of splits, over all seeds."""
 
     model: str
+    calibrator: str | None  # None: uncalibrated
     method: str
     group: str
     samples: list[float]
@@ -34,6 +35,6 @@ def diagrams(results: Results, records: Iterable[Mapping[str, Any]]) -> list[Dia
                     known = sums.get((series, group.name))
                     sums[series, group.name] = value if known is None else known + value
     return [
-        Diagram(series.model, str(series), group, *value.tolist())
+        Diagram(series.model, series.calibrator, str(series), group, *value.tolist())
         for (series, group), value in sums.items()
     ]

@@ -9,24 +9,30 @@ from ace_ray.report.svg import Axis, Line, chart, nice_axis
 
 
 def reliability_figures(diagrams: list[dict[str, Any]]) -> dict[str, str]:
-    """Return one reliability diagram per model for the first group and for the last."""
+    """Return reliability diagrams per model and calibrator, for the first group and the last."""
     figures = {}
     unit = [(v / 5, f"{v / 5:g}") for v in range(6)]
     for model in dict.fromkeys(d["model"] for d in diagrams):
         mine = [d for d in diagrams if d["model"] == model]
         groups = list(dict.fromkeys(d["group"] for d in mine))
-        for group in dict.fromkeys([groups[0], groups[-1]]):
-            lines = [
-                _reliability_line(d, i)
-                for i, d in enumerate(d for d in mine if d["group"] == group)
-            ]
-            figures[f"reliability-{model}-{group.replace(' ', '-')}"] = chart(
-                f"Reliability, {group}",
-                Axis("confidence", 0, 1, unit),
-                Axis("accuracy", 0, 1, unit),
-                lines,
-                diagonal=True,
-            )
+        for calibrator in dict.fromkeys(d["calibrator"] for d in mine if d["calibrator"]):
+            for group in dict.fromkeys([groups[0], groups[-1]]):
+                lines = [
+                    _reliability_line(d, i)
+                    for i, d in enumerate(
+                        d
+                        for d in mine
+                        if d["group"] == group and d["calibrator"] in (None, calibrator)
+                    )
+                ]
+                name = f"reliability-{model}-{calibrator}-{group.replace(' ', '-')}"
+                figures[name] = chart(
+                    f"Reliability, {group}",
+                    Axis("confidence", 0, 1, unit),
+                    Axis("accuracy", 0, 1, unit),
+                    lines,
+                    diagonal=True,
+                )
     return figures
 
 
@@ -46,7 +52,7 @@ def severity_figure(table: Table) -> dict[str, str]:
         known = [(x, cell) for x, cell in enumerate(row[1:]) if isinstance(cell.value, float)]
         ys = [float(cell.value) for _, cell in known if isinstance(cell.value, float)]
         error = [float(cell.text.split("±")[1]) if "±" in cell.text else 0.0 for _, cell in known]
-        lines.append(Line(row[0].text, [x for x, _ in known], ys, error, i % 6))
+        lines.append(Line(row[0].text, [x for x, _ in known], ys, error, i))
     if not lines or len(groups) < 2:
         return {}
     top = max((v + e for line in lines for v, e in zip(line.y, line.error, strict=True)), default=1)

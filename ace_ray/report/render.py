@@ -14,7 +14,7 @@ from ace_ray.report.text import comma_separated, markdown, shown
 from ace_ray.store import Store, encode
 
 # Raise it when the same tables give another report: finished runs are then rendered again.
-REPORT_CODE: Final = "report-2"
+REPORT_CODE: Final = "report-3"
 
 
 def read_tables(store: Store, run_id: str, studies: Sequence[str]) -> list[Table]:

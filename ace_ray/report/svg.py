@@ -12,11 +12,12 @@ _LEFT: Final = 52
 _RIGHT: Final = 12
 _TOP: Final = 30
 _BOTTOM: Final = 62
+_COLOURS: Final = 8
 STYLE: Final = """
 .chart{font:12px system-ui,sans-serif;--ink:#1c2430;--faint:#d5dae1;--c0:#8a93a0;--c1:#c4572f;
---c2:#1a6fb5;--c3:#2f8f4e;--c4:#8d4fb0;--c5:#b58a1a}
+--c2:#1a6fb5;--c3:#2f8f4e;--c4:#8d4fb0;--c5:#b58a1a;--c6:#0f8f8f;--c7:#b0407f}
 @media (prefers-color-scheme:dark){.chart{--ink:#e6eaf0;--faint:#3a4250;--c0:#8f99a8;--c1:#f0885f;
---c2:#6db4f2;--c3:#6fcf8e;--c4:#c79be6;--c5:#e3bd5c}}
+--c2:#6db4f2;--c3:#6fcf8e;--c4:#c79be6;--c5:#e3bd5c;--c6:#5fd0d0;--c7:#f08cc0}}
 .chart text{fill:var(--ink)}.chart .t{font-weight:600}.chart .g{stroke:var(--faint)}
 .chart .d{stroke:var(--ink);stroke-dasharray:4 4;opacity:.6}.chart path{fill:none;stroke-width:2}
 """
@@ -53,9 +54,10 @@ def chart(title: str, x: Axis, y: Axis, lines: Sequence[Line], *, diagonal: bool
     def py(value: float) -> float:
         return _HEIGHT - _BOTTOM - (value - y.low) / (y.high - y.low) * (_HEIGHT - _TOP - _BOTTOM)
 
+    legend, height = _legend(lines)
     out = [
         f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" role="img" '
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT}"><title>{escape(title)}</title><style>{STYLE}</style>',
+        f'viewBox="0 0 {_WIDTH} {height}"><title>{escape(title)}</title><style>{STYLE}</style>',
         f'<text class="t" x="{_LEFT}" y="16">{escape(title)}</text>',
     ]
     for value, name in y.ticks:
@@ -82,19 +84,19 @@ def chart(title: str, x: Axis, y: Axis, lines: Sequence[Line], *, diagonal: bool
             f'x2="{px(x.high):.1f}" y2="{py(x.high):.1f}"/>'
         )
     out += [_drawn(line, px, py, y) for line in lines]
-    out.append(_legend(lines))
+    out.append(legend)
     return "".join(out) + "</svg>"
 
 
 def _drawn(line: Line, px: Scale, py: Scale, axis: Axis) -> str:
     xs, ys = [px(v) for v in line.x], [py(v) for v in line.y]
-    colour = f"stroke:var(--c{line.colour})"
+    colour = _colour(line, "stroke")
     path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(xs, ys, strict=True))
     out = [f'<path style="{colour}" d="{path}"/>'] if xs else []
     for i, (a, b) in enumerate(zip(xs, ys, strict=True)):
         tip = f"{line.name}: {line.y[i]:.4g}"
         out.append(
-            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" style="fill:var(--c{line.colour})">'
+            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" style="{_colour(line, "fill")}">'
             f"<title>{escape(tip)}</title></circle>"
         )
         if line.error and line.error[i] > 0:
@@ -106,16 +108,24 @@ def _drawn(line: Line, px: Scale, py: Scale, axis: Axis) -> str:
     return "".join(out)
 
 
-def _legend(lines: Sequence[Line]) -> str:
-    out, at = [], float(_LEFT)
+def _legend(lines: Sequence[Line]) -> tuple[str, int]:
+    """Return the legend, wrapped, and the height of the chart with it."""
+    out, at, row = [], float(_LEFT), 0
     for line in lines:
+        width = 30 + 6.6 * len(line.name)
+        if at > _LEFT and at + width > _WIDTH:
+            at, row = float(_LEFT), row + 1
+        y = _HEIGHT - 18 + 16 * row
         out.append(
-            f'<rect x="{at:.0f}" y="{_HEIGHT - 18}" width="12" height="4" '
-            f'style="fill:var(--c{line.colour})"/>'
-            f'<text x="{at + 17:.0f}" y="{_HEIGHT - 12}">{escape(line.name)}</text>'
+            f'<rect x="{at:.0f}" y="{y}" width="12" height="4" style="{_colour(line, "fill")}"/>'
+            f'<text x="{at + 17:.0f}" y="{y + 6}">{escape(line.name)}</text>'
         )
-        at += 30 + 6.6 * len(line.name)
-    return "".join(out)
+        at += width
+    return "".join(out), _HEIGHT + 16 * row
+
+
+def _colour(line: Line, what: str) -> str:
+    return f"{what}:var(--c{line.colour % _COLOURS})"
 
 
 def nice_axis(name: str, top: float) -> Axis:

@@ -225,11 +225,6 @@ class Store:
             elif kind == pafs.FileType.Directory:
                 self.filesystem.delete_dir(self.at(path))
 
-    def committed(self, folder: str) -> dict[str, Any] | None:
-        """Return a unit's marker, or None if the unit does not exist for readers."""
-        path = f"{folder}/{MARKER}"
-        return self.read_json(path) if self.has(path) else None
-
     def publish(self, staged: str, folder: str, parts: list[str], marker: dict[str, Any]) -> None:
         """Move checked parts into a unit's folder, then make them exist by writing the marker.
 

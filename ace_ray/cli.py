@@ -18,6 +18,7 @@ from ace_ray.progress import say
 _store = click.option("--store", metavar="URI", help="Folder, s3:// or gs://.  [./ace-store]")
 _cpus = click.option("--cpus", type=click.IntRange(min=1), help="CPUs of a local Ray.  [all]")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+_data_root = click.option("--data-root", metavar="DIR", help="Folder that holds the data sets.")
 _config = click.argument("config", required=False, metavar="[CONFIG]")
 _repair = click.option("--repair", is_flag=True, help="Extract damaged splits again.")
 
@@ -35,22 +36,31 @@ def main() -> None:
     """
 
 
-def _configured(path: str | None, store: str | None, cpus: int | None = None) -> Any:
+def _configured(
+    path: str | None, store: str | None, cpus: int | None = None, data_root: str | None = None
+) -> Any:
+    from dataclasses import replace
+
     from ace_ray.config import load
 
-    overrides: dict[str, Any] = {}
-    if store is not None:
-        overrides["store"] = store
-    if cpus is not None:
-        overrides["resources"] = {"cpus": cpus}
-    return load(path, overrides)
+    given = {"store": store, "data_root": data_root}
+    config = load(path, {name: value for name, value in given.items() if value is not None})
+    if cpus is None:
+        return config
+    return replace(config, resources=replace(config.resources, cpus=cpus))
 
 
-def _planned(path: str | None, store: str | None, cpus: int | None, repair: bool = False) -> Any:
+def _planned(
+    path: str | None,
+    store: str | None,
+    cpus: int | None,
+    data_root: str | None,
+    repair: bool = False,
+) -> Any:
     from ace_ray.plan import make_plan
     from ace_ray.store import Store
 
-    config = _configured(path, store, cpus)
+    config = _configured(path, store, cpus, data_root)
     return make_plan(config, Store.open(config.store), repair=repair)
 
 
@@ -87,38 +97,42 @@ def demo(store: str | None, cpus: int | None, as_json: bool) -> None:
     Example:
       ace-ray demo --store /tmp/ace-store
     """
-    _run(_planned(None, store, cpus), as_json)
+    _run(_planned(None, store, cpus, None), as_json)
 
 
 @main.command()
 @_config
 @_store
+@_data_root
 @_cpus
 @_json
 @reports_errors
-def run(config: str | None, store: str | None, cpus: int | None, as_json: bool) -> None:
+def run(
+    config: str | None, store: str | None, data_root: str | None, cpus: int | None, as_json: bool
+) -> None:
     r"""Run logits, sweep, aggregation and report; what the store has is not computed again.
 
     \b
     Example:
       ace-ray run configs/glyphs-small.yaml --store runs/
     """
-    _run(_planned(config, store, cpus), as_json)
+    _run(_planned(config, store, cpus, data_root), as_json)
 
 
 @main.command()
 @_config
 @_store
+@_data_root
 @_json
 @reports_errors
-def plan(config: str | None, store: str | None, as_json: bool) -> None:
+def plan(config: str | None, store: str | None, data_root: str | None, as_json: bool) -> None:
     r"""Say what would run and what is cached; start nothing.
 
     \b
     Example:
       ace-ray plan my.yaml
     """
-    found = _planned(config, store, None).as_plain()
+    found = _planned(config, store, None, data_root).as_plain()
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -139,12 +153,18 @@ def plan(config: str | None, store: str | None, as_json: bool) -> None:
 @main.command()
 @_config
 @_store
+@_data_root
 @_cpus
 @_repair
 @_json
 @reports_errors
 def logits(
-    config: str | None, store: str | None, cpus: int | None, repair: bool, as_json: bool
+    config: str | None,
+    store: str | None,
+    data_root: str | None,
+    cpus: int | None,
+    repair: bool,
+    as_json: bool,
 ) -> None:
     r"""Extract the logit tables that are not committed yet.
 
@@ -154,7 +174,7 @@ def logits(
     """
     from ace_ray.run import run_logits
 
-    made = _planned(config, store, cpus, repair)
+    made = _planned(config, store, cpus, data_root, repair)
     with ExitStack() as stack:
         done = run_logits(made, _session(stack, made))
     _say_done(as_json, run_id=made.run_id, splits_extracted=done, splits=len(made.units))
@@ -163,10 +183,13 @@ def logits(
 @main.command()
 @_config
 @_store
+@_data_root
 @_cpus
 @_json
 @reports_errors
-def sweep(config: str | None, store: str | None, cpus: int | None, as_json: bool) -> None:
+def sweep(
+    config: str | None, store: str | None, data_root: str | None, cpus: int | None, as_json: bool
+) -> None:
     r"""Run the trials that have no record yet; the logits must be committed.
 
     \b
@@ -175,7 +198,7 @@ def sweep(config: str | None, store: str | None, cpus: int | None, as_json: bool
     """
     from ace_ray.run import Outcome, run_sweep
 
-    made = _planned(config, store, cpus)
+    made = _planned(config, store, cpus, data_root)
     with ExitStack() as stack:
         tried, failures = run_sweep(made, _session(stack, made))
     _say_done(as_json, run_id=made.run_id, trials_run=tried, trials=len(made.specs))
@@ -211,10 +234,11 @@ def report(run_id: str | None, store: str | None, as_json: bool) -> None:
 @main.command()
 @click.argument("run_id", required=False, metavar="[RUN]")
 @_store
+@_data_root
 @_json
 @reports_errors
-def validate(run_id: str | None, store: str | None, as_json: bool) -> None:
-    r"""Check every file, row count, id, key and digest of a run.
+def validate(run_id: str | None, store: str | None, data_root: str | None, as_json: bool) -> None:
+    r"""Check every file, row count, id, key and digest of a run, and the images behind it.
 
     \b
     Example:
@@ -224,11 +248,14 @@ def validate(run_id: str | None, store: str | None, as_json: bool) -> None:
 
     opened = _opened(store)
     found_run = _find_run(opened, run_id)
-    checked, problems = validate_run(opened, found_run)
+    checked, problems, notes = validate_run(opened, found_run, data_root)
     if as_json:
-        click.echo(json.dumps({"run_id": found_run, **checked, "problems": problems}))
+        found = {"run_id": found_run, **checked, "problems": problems, "notes": notes}
+        click.echo(json.dumps(found))
     else:
         click.echo(f"run {found_run}: " + ", ".join(f"{v:,} {k}" for k, v in checked.items()))
+        for note in notes:
+            say(f"note: {note}")
         own = {"config": opened.locate(f"runs/{found_run}/config.yaml"), "store": opened.uri}
         for problem in problems:
             say(f"error: {with_arguments(problem, own)}")
@@ -299,12 +326,13 @@ def list_(what: str, store: str | None, as_json: bool) -> None:
 
 def _listed(what: str, store: str | None) -> list[tuple[str, str]]:
     if what == "models":
-        from ace_ray.models.registry import MODELS
+        from ace_ray.models.registry import describe_models
 
-        return [(m.name, m.about) for m in MODELS.values()]
+        return describe_models()
     if what == "benchmarks":
-        from ace_ray.benchmarks.registry import BENCHMARKS
+        from ace_ray.benchmarks.registry import BENCHMARKS, load_benchmarks
 
+        load_benchmarks()
         return [(b.name, b.about) for b in BENCHMARKS.values()]
     if what == "calibrators":
         from ace_ray.calibration import CALIBRATORS
@@ -320,24 +348,27 @@ def _listed(what: str, store: str | None) -> list[tuple[str, str]]:
         config = read_manifest(opened, run_id)["config"]
         state = "complete" if read_run_marker(opened, run_id) else "incomplete"
         benchmarks = ", ".join(b["name"] for b in config["benchmarks"])
-        rows.append((run_id, f"{state}, {', '.join(config['models'])} on {benchmarks}"))
+        models = ", ".join(m if isinstance(m, str) else m["name"] for m in config["models"])
+        rows.append((run_id, f"{state}, {models} on {benchmarks}"))
     return rows
 
 
 @main.command()
+@_config
 @_store
+@_data_root
 @_json
 @reports_errors
-def doctor(store: str | None, as_json: bool) -> None:
-    r"""Say what is missing on this machine, and the remedy.
+def doctor(config: str | None, store: str | None, data_root: str | None, as_json: bool) -> None:
+    r"""Say what is missing on this machine, and the remedy; with a CONFIG also for its run.
 
     \b
     Example:
-      ace-ray doctor
+      ace-ray doctor my.yaml --data-root /data
     """
     from ace_ray.doctor import examine
 
-    findings = examine(_configured(None, store).store)
+    findings = examine(_configured(config, store, data_root=data_root), named=config is not None)
     if as_json:
         click.echo(json.dumps({"findings": [f._asdict() for f in findings]}))
     else:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from ace_ray.benchmarks.registry import BENCHMARKS
+from ace_ray.benchmarks.registry import BENCHMARKS, load_benchmarks
 from ace_ray.calibration import CALIBRATORS
 from ace_ray.calibration.base import load_plugins
 from ace_ray.errors import ConfigError, nearest
-from ace_ray.identity import content_key
+from ace_ray.identity import BENCHMARK_RUNTIME, content_key
+from ace_ray.models.config import ModelConfig, parse_model
+from ace_ray.models.config import as_plain as plain_model
 
 Study: TypeAlias = Literal["severity", "ttest", "alpha"]
 STUDIES: Final[tuple[Study, ...]] = get_args(Study)
@@ -40,34 +42,64 @@ class SweepConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionConfig:
+    """How logits are made and stored."""
+
+    __pydantic_config__ = _STRICT
+
+    dtype: Literal["float32", "float16"] = "float32"  # of the stored logits
+    precision: Literal["float32", "mixed"] = "float32"  # of the network; mixed: float16 on GPUs
+    features: Annotated[bool, Field(strict=True)] = False  # store the penultimate layer too
+    batch_size: Annotated[Whole, Field(ge=1)] | None = None  # None: chosen; halved if too large
+    compile: Annotated[bool, Field(strict=True)] = False  # torch.compile
+    # Share of a split's images that may be unusable before the split fails.
+    quarantine: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcesConfig:
     """What the job may use. Never changes a result."""
 
     __pydantic_config__ = _STRICT
 
     cpus: Annotated[Whole, Field(ge=1)] | None = None  # of a local Ray; None: all
+    loaders: Annotated[Whole, Field(ge=1)] | None = None  # tasks that decode; None: as CPUs allow
+    predictors: Annotated[Whole, Field(ge=1)] | None = None  # actors; None: one per GPU or CPU
+    gpus_per_predictor: Annotated[Positive, Field(le=8)] = 1.0  # where there are any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkConfig:
-    """A benchmark by name, with its own options."""
+    """A benchmark with its own options, under a label."""
 
-    name: str
+    name: str  # the label: its name in the store and in results
+    type: str  # the registered benchmark; the label where none was given
     options: Any  # the benchmark's frozen options dataclass; None for imported logits
 
     def as_plain(self) -> dict[str, Any]:
-        """Return the name and all options as plain data."""
-        return {"name": self.name, **(plain(self.options) if self.options else {})}
+        """Return the label, the type where it differs, and all options as plain data."""
+        kind = {} if self.type == self.name else {"type": self.type}
+        return {"name": self.name, **kind, **(plain(self.options) if self.options else {})}
 
     @property
     def variant(self) -> str:
         """The name under which its logits are stored: other options never replace these.
 
-        The plain name with default options, `<name>~<digest of the options>` with others.
+        The plain name with default options, `<name>~<digest of the options>` with others. Where
+        the data lie is not an option in this sense.
         """
-        if self.options is None or self.options == type(self.options)():
+        if self.options is None:
             return self.name
-        return f"{self.name}~{content_key(plain(self.options))[:8]}"
+        defaults = {f.name: f.default for f in fields(self.options)}
+        chosen = {
+            name: value
+            for name, value in plain(self.options).items()
+            if name not in BENCHMARK_RUNTIME and value != _listed(defaults[name])
+        }
+        if not chosen:
+            return self.name
+        known = {n: v for n, v in plain(self.options).items() if n not in BENCHMARK_RUNTIME}
+        return f"{self.name}~{content_key(known)[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +108,22 @@ class Config:
 
     __pydantic_config__ = _STRICT
 
-    models: tuple[Name, ...] = ("test_resnet.glyphs",)
+    models: tuple[Any, ...] = ("test_resnet.glyphs",)
     benchmarks: tuple[Any, ...] = ("glyphs",)
+    data_root: Name | None = None  # folder that holds the data sets; a local path or a URI
     store: Name = "./ace-store"
+    extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
     studies: tuple[Study, ...] = STUDIES
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
+
+    def model_configs(self) -> tuple[ModelConfig, ...]:
+        """Return the models, validated."""
+        return tuple(parse_model(e, f"models[{i}]") for i, e in enumerate(self.models))
+
+    def model_names(self) -> tuple[str, ...]:
+        """Return the models' labels."""
+        return tuple(model.name for model in self.model_configs())
 
     def benchmark_configs(self) -> tuple[BenchmarkConfig, ...]:
         """Return the benchmarks with validated options."""
@@ -90,33 +132,42 @@ class Config:
     def as_plain(self) -> dict[str, Any]:
         """Return the whole configuration as plain data, defaults filled in."""
         value = plain(self)
+        value["models"] = [plain_model(model) for model in self.model_configs()]
         value["benchmarks"] = [b.as_plain() for b in self.benchmark_configs()]
         return value
 
 
 def plain(value: Any) -> dict[str, Any]:
     """Return a dataclass as lists, dicts and scalars, ready for YAML and JSON."""
-
-    def lists(item: Any) -> Any:
-        if isinstance(item, dict):
-            return {key: lists(v) for key, v in item.items()}
-        return [lists(v) for v in item] if isinstance(item, tuple | list) else item
-
-    converted = lists(asdict(value))
+    converted = _listed(asdict(value))
     assert isinstance(converted, dict)
     return converted
+
+
+def _listed(item: Any) -> Any:
+    """Return a value with lists for tuples, at every depth."""
+    if isinstance(item, dict):
+        return {key: _listed(v) for key, v in item.items()}
+    return [_listed(v) for v in item] if isinstance(item, tuple | list) else item
 
 
 def field_paths(cls: type[Any] = Config, prefix: str = "") -> set[str]:
     """Return every configuration field as a dotted path."""
     paths: set[str] = set()
     for f in fields(cls):
-        nested = {"SweepConfig": SweepConfig, "ResourcesConfig": ResourcesConfig}.get(str(f.type))
-        if nested is not None and is_dataclass(nested):
+        nested = _SECTIONS.get(f.name) if cls is Config else None
+        if nested is not None:
             paths |= field_paths(nested, f"{prefix}{f.name}.")
         else:
             paths.add(prefix + f.name)
     return paths
+
+
+_SECTIONS: Final[Mapping[str, type[Any]]] = {
+    "sweep": SweepConfig,
+    "extraction": ExtractionConfig,
+    "resources": ResourcesConfig,
+}
 
 
 class _Loader(yaml.SafeLoader):
@@ -197,30 +248,54 @@ def _checked(config: Config, where: str) -> Config:
                 f"{where}: sweep.calibrators: unknown {name!r}; {nearest(name, CALIBRATORS)}"
             )
     try:
-        benchmarks = [b.name for b in config.benchmark_configs()]
+        labels = {
+            "models": config.model_names(),
+            "benchmarks": tuple(b.name for b in config.benchmark_configs()),
+        }
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-    if len(set(benchmarks)) < len(benchmarks):
-        raise ConfigError(f"{where}: benchmarks repeats a name: {benchmarks}")
+    for name, given in labels.items():
+        if len(set(given)) < len(given):
+            raise ConfigError(f"{where}: {name} repeats a name: {list(given)}")
     return config
 
 
 def _benchmark(entry: Any, position: int) -> BenchmarkConfig:
+    """Read an entry: a name, `{name, type, options...}`, or `{name, corrupt: {base, ...}}`."""
+    load_benchmarks()
     given = {"name": entry} if isinstance(entry, str) else entry
-    named = isinstance(given, Mapping) and isinstance(given.get("name"), str)
+    if isinstance(given, Mapping) and isinstance(given.get("corrupt"), Mapping):
+        given = _spelled_out(given, position)
+    named = isinstance(given, Mapping) and isinstance(given.get("name"), str) and given["name"]
     if not named or not all(isinstance(key, str) for key in given):
         raise ConfigError(
             f"benchmarks[{position}]: expected a name or a mapping with `name`, got {_shown(entry)}"
         )
     given = dict(given)
     name = given.pop("name")
-    if name not in BENCHMARKS:
+    kind = given.pop("type", name)
+    if kind not in BENCHMARKS:
         # It may be the name of imported logits, which only the store knows.
-        if given:
-            raise ConfigError(f"benchmarks: unknown {name!r}; {nearest(name, BENCHMARKS)}")
-        return BenchmarkConfig(name=name, options=None)
-    options = BENCHMARKS[name].options
-    return BenchmarkConfig(name=name, options=_validated(options, given, f"benchmarks.{name}: "))
+        if given or kind != name:
+            hint = nearest(str(kind), BENCHMARKS)
+            raise ConfigError(f"benchmarks: unknown {kind!r}; {hint}")
+        return BenchmarkConfig(name=name, type=name, options=None)
+    options = BENCHMARKS[kind].options
+    checked = _validated(options, given, f"benchmarks.{name}: ")
+    return BenchmarkConfig(name=name, type=kind, options=checked)
+
+
+def _spelled_out(entry: Mapping[str, Any], position: int) -> dict[str, Any]:
+    """Return `{corrupt: {base: shop/test, ...}}` as an entry of type `corrupt`."""
+    how = dict(entry["corrupt"])
+    other = entry.keys() - {"name", "corrupt"}
+    if other:
+        raise ConfigError(
+            f"benchmarks[{position}]: {', '.join(sorted(map(str, other)))} beside `corrupt`; "
+            "its options go inside it"
+        )
+    name = entry.get("name", f"{str(how.get('base', '')).partition('/')[0]}-c")
+    return {"name": name, "type": "corrupt", **how}
 
 
 def _validated(cls: type[Any], data: Mapping[str, Any], prefix: str) -> Any:
@@ -235,8 +310,7 @@ def _explain(error: ValidationError, cls: type[Any]) -> str:
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     if first["type"] == "unexpected_keyword_argument":
-        owner: type[Any] = SweepConfig if path[:-1] == ["sweep"] else cls
-        owner = ResourcesConfig if path[:-1] == ["resources"] else owner
+        owner = _SECTIONS.get(path[0], cls) if cls is Config and len(path) > 1 else cls
         known = [f.name for f in fields(owner)]
         return f"unknown key {'.'.join(path)!r}; {nearest(path[-1], known)}"
     known_values = first.get("ctx", {}).get("expected")

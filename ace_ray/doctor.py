@@ -9,9 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ace_ray.benchmarks.registry import BENCHMARKS
+from ace_ray.benchmarks.locate import Located, root_of
+from ace_ray.benchmarks.registry import BENCHMARKS, Benchmark, load_benchmarks
+from ace_ray.config import Config
 from ace_ray.errors import AceRayError
-from ace_ray.models.registry import MODELS, weights_digest
+from ace_ray.models.config import ModelConfig
+from ace_ray.models.registry import resolve
 from ace_ray.store import Store
 
 _PACKAGES: Final = ("ray", "torch", "timm", "numpy", "scipy", "pyarrow")
@@ -28,16 +31,27 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def examine(store_uri: str) -> list[Finding]:
-    """Look at interpreter, packages, memory, devices, data and the store."""
+def examine(config: Config, *, named: bool) -> list[Finding]:
+    """Look at interpreter, packages, memory, devices, models, data and the store.
+
+    Args:
+        config: Whose models, benchmarks, data root and store to look at.
+        named: Whether the user named the configuration: then what it asks for must be there, and
+            what it does not ask for is left out.
+    """
+    load_benchmarks()
+    located = Located(config.benchmark_configs(), config.data_root)
+    asked = [b.name for b in config.benchmark_configs() if b.options is not None]
+    others = [] if named else [b for b in BENCHMARKS.values() if b.name not in asked]
     return [
         _python(),
         *(_package(name) for name in _PACKAGES),
         _shared_memory(),
         _accelerator(),
-        *(_model(name) for name in MODELS),
-        *(Finding(f"benchmark {b.name}", b.about, True) for b in BENCHMARKS.values()),
-        _store(store_uri),
+        *(_model(model) for model in config.model_configs()),
+        *(_asked(located, name) for name in asked),
+        *(_on_offer(located, benchmark) for benchmark in others),
+        _store(config.store),
     ]
 
 
@@ -75,11 +89,32 @@ def _accelerator() -> Finding:
     return Finding("gpu", f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}", True)
 
 
-def _model(name: str) -> Finding:
+def _model(model: ModelConfig) -> Finding:
     try:
-        return Finding(f"model {name}", f"weights {weights_digest(name)[:12]}", True)
+        return Finding(f"model {model.name}", f"weights {resolve(model).weights[:12]}", True)
     except (AceRayError, OSError) as error:
-        return Finding(f"model {name}", "damaged", False, str(error))
+        return Finding(f"model {model.name}", "not usable", False, str(error))
+
+
+def _asked(located: Located, name: str) -> Finding:
+    """Look at a benchmark that the configuration asks for."""
+    try:
+        splits = located.splits(name)
+    except AceRayError as error:
+        return Finding(f"benchmark {name}", "not usable", False, str(error))
+    images = sum(split.rows for split in splits)
+    return Finding(f"benchmark {name}", f"{len(splits)} splits, {images:,} images", True)
+
+
+def _on_offer(located: Located, benchmark: Benchmark) -> Finding:
+    """Say of a benchmark that nobody asked for whether it is there, and where to get it."""
+    title = f"benchmark {benchmark.name}"
+    if benchmark.folder is None:
+        return Finding(title, benchmark.about, True)
+    if root_of(benchmark.name, None, located.data_root) is None:
+        return Finding(title, f"not looked for (no `data_root`); get it: {benchmark.origin}", True)
+    found = _asked(located, benchmark.name)
+    return found if found.ok else Finding(title, f"not there: {found.remedy}", True)
 
 
 def _store(uri: str) -> Finding:

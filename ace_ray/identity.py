@@ -14,7 +14,7 @@ from typing import Any, Final
 # Layout of the logit table. Raise it when the columns or their meaning change.
 TABLE_SCHEMA: Final = 1
 # Behaviour of the code that makes logits. Raise it when the same inputs give other bytes.
-EXTRACTION_CODE: Final = "extraction-1"
+EXTRACTION_CODE: Final = "extraction-2"
 # Behaviour of the import of foreign logits; also marks such tables.
 IMPORT_CODE: Final = "import-1"
 # Behaviour of calibrators, ACE and metrics. Raise it when the same logits give other numbers.
@@ -27,6 +27,9 @@ RESULT: Final = frozenset(
     {
         "models",
         "benchmarks",
+        "extraction.dtype",
+        "extraction.precision",
+        "extraction.features",
         "sweep.calibrators",
         "sweep.difficulty",
         "sweep.seeds",
@@ -35,8 +38,25 @@ RESULT: Final = frozenset(
         "studies",
     }
 )
-# Configuration fields that change where and how fast, never what.
-RUNTIME: Final = frozenset({"store", "resources.cpus"})
+# Configuration fields that change where and how fast, never what. Batch size and compilation move
+# a logit by rounding only (docs/extraction.md); what they were is recorded.
+RUNTIME: Final = frozenset(
+    {
+        "store",
+        "data_root",
+        "extraction.batch_size",
+        "extraction.compile",
+        "extraction.quarantine",
+        "resources.cpus",
+        "resources.loaders",
+        "resources.predictors",
+        "resources.gpus_per_predictor",
+    }
+)
+# Options of a benchmark, and keys of a model, that say where something lies. What lies there enters
+# the content keys by its digest.
+BENCHMARK_RUNTIME: Final = frozenset({"path", "textures", "labels"})
+MODEL_RUNTIME: Final = frozenset({"checkpoint"})
 
 
 def canonical_json(value: Any) -> str:

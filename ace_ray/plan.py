@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ace_ray.config import Config
 from ace_ray.errors import IntegrityError
-from ace_ray.identity import CALIBRATION_CODE, RESULT, content_key
+from ace_ray.identity import (
+    BENCHMARK_RUNTIME,
+    CALIBRATION_CODE,
+    MODEL_RUNTIME,
+    RESULT,
+    content_key,
+)
 from ace_ray.logits.units import State, Unit, plan_units, unit_state
 from ace_ray.manifest import outputs_present, read_run_marker
 from ace_ray.report.render import REPORT_CODE
@@ -56,30 +62,34 @@ class Plan:
             "splits": len(self.units),
             "splits_cached": len(self.units) - len(todo),
             "splits_outdated": sum(s == "outdated" for s in self.states.values()),
-            "images": sum(unit.split.rows for unit in self.units),
-            "images_to_do": sum(unit.split.rows for unit in todo),
+            "images": sum(unit.rows for unit in self.units),
+            "images_to_do": sum(unit.rows for unit in todo),
             "trials": len(self.specs),
             "trials_recorded": len(self.specs) - len(self.trials_to_do()),
             "finished": self.finished,
         }
 
 
-def make_plan(config: Config, store: Store, *, repair: bool = False) -> Plan:
+def make_plan(
+    config: Config, store: Store, *, repair: bool = False, units: list[Unit] | None = None
+) -> Plan:
     """Compare a configuration with the store.
 
     Args:
         config: The run.
         store: Where to look.
         repair: Look at every byte, and count a damaged split as missing instead of raising.
+        units: The run's logit tables where they are known; otherwise models and data are looked at.
 
     Raises:
         IntegrityError: If a committed split is damaged and `repair` is off.
     """
-    units = plan_units(config, store)
+    units = plan_units(config, store) if units is None else units
+    allowed = config.extraction.quarantine
     states: dict[str, State] = {}
     for unit in units:
         try:
-            states[unit.key] = unit_state(store, unit, thorough=repair)
+            states[unit.key] = unit_state(store, unit, quarantine=allowed, thorough=repair)
         except IntegrityError as error:
             if unit.imported:
                 what = str(error).rpartition("; ")[0]
@@ -87,7 +97,7 @@ def make_plan(config: Config, store: Store, *, repair: bool = False) -> Plan:
             if not repair:
                 raise
             states[unit.key] = "missing"
-    keys = {model: [u.key for u in units if u.model == model] for model in config.models}
+    keys = {model: [u.key for u in units if u.model == model] for model in config.model_names()}
     specs = {spec.key(keys[spec.model]): spec for spec in specs_of(config)}
     key = content_key(
         {
@@ -118,12 +128,22 @@ def make_plan(config: Config, store: Store, *, repair: bool = False) -> Plan:
 
 
 def results_only(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the fields of `identity.RESULT` alone."""
+    """Return the fields of `identity.RESULT` alone, and nothing that says where something lies."""
     kept: dict[str, Any] = {}
     for name, value in config.items():
         path = prefix + name
         if path in RESULT:
-            kept[name] = value
+            kept[name] = _without(value, _PLACES[path]) if path in _PLACES else value
         elif any(known.startswith(f"{path}.") for known in RESULT):
             kept[name] = results_only(value, f"{path}.")
     return kept
+
+
+_PLACES: Final = {"models": MODEL_RUNTIME, "benchmarks": BENCHMARK_RUNTIME}
+
+
+def _without(value: Any, names: frozenset[str]) -> Any:
+    """Return plain data without the keys of these names, at every depth."""
+    if isinstance(value, dict):
+        return {k: _without(v, names) for k, v in value.items() if k not in names}
+    return [_without(v, names) for v in value] if isinstance(value, list) else value

@@ -23,7 +23,7 @@ class Progress:
         self.label, self.total, self.unit = label, total, unit
         self.stream = stream or sys.stderr
         self.live = self.stream.isatty()
-        self.done = 0
+        self.done = self.quarantined = 0
 
     def __enter__(self) -> Self:
         self.start = self.shown = time.monotonic()
@@ -31,9 +31,10 @@ class Progress:
             self._print(f"{self.label}: {self.total:,} {self.unit}")
         return self
 
-    def advance(self, count: int = 1) -> None:
-        """Count finished units and show them now and then."""
+    def advance(self, count: int = 1, *, quarantined: int = 0) -> None:
+        """Count finished units, and those among them set aside; show them now and then."""
         self.done += count
+        self.quarantined += quarantined
         now = time.monotonic()
         if now - self.shown >= (_LIVE_SECONDS if self.live else _PLAIN_SECONDS):
             self.shown = now
@@ -43,7 +44,8 @@ class Progress:
         """Return the state as text."""
         rate = self.done / seconds if seconds > 0 else 0.0
         left = f", {(self.total - self.done) / rate:,.0f} s left" if rate else ""
-        text = f"{self.label}: {self.done:,}/{self.total:,} {self.unit}, {rate:,.0f}/s{left}"
+        count = f"{self.done:,}/{self.total:,} {self.unit}"
+        text = f"{self.label}: {count}, {rate:,.0f}/s{left}{self._aside()}"
         return f"\r\x1b[K{text}" if self.live else text
 
     def __exit__(
@@ -56,7 +58,10 @@ class Progress:
         clear = "\r\x1b[K" if self.live else ""
         state = "" if kind is None else " (stopped)"
         count = f"{self.done:,}/{self.total:,} {self.unit}"
-        self._print(f"{clear}{self.label}: {count} in {seconds:.1f} s{state}")
+        self._print(f"{clear}{self.label}: {count} in {seconds:.1f} s{self._aside()}{state}")
+
+    def _aside(self) -> str:
+        return f", {self.quarantined:,} quarantined" if self.quarantined else ""
 
     def _print(self, text: str, end: str = "\n") -> None:
         print(text, end=end, file=self.stream, flush=True)

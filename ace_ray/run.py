@@ -8,11 +8,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
+from urllib.parse import unquote
 
 import yaml
 
 from ace_ray.errors import PartialFailure, UsageError
 from ace_ray.logits.table import read_marker, read_split
+from ace_ray.logits.units import stored_unit
 from ace_ray.manifest import read_manifest, write_run_marker
 from ace_ray.plan import Plan, make_plan, results_only
 from ace_ray.progress import Progress, say
@@ -93,13 +95,23 @@ def run_logits(plan: Plan, need_ray: Callable[[], None]) -> int:
         return 0
     from ace_ray.logits.extract import extract
 
+    unknown = [unit for unit in todo if unit.source is None]
+    if unknown:
+        raise UsageError(
+            f"logits of {unknown[0].model} on {unknown[0].split.benchmark}:{unknown[0].split.name} "
+            "are not in the store any more; use `ace-ray run` with the run's own configuration"
+        )
     plan.store.create()
-    images = sum(unit.split.rows for unit in todo)
+    images = sum(unit.rows for unit in todo)
     cached = len(plan.units) - len(todo)
     say(f"logits: {len(todo)} splits to extract, {cached} cached")
     need_ray()
+    config = plan.config
     with Progress("logits", images, "images") as progress:
-        extract(plan.store, todo, progress)
+        failed = extract(plan.store, todo, progress, config.extraction, config.resources)
+    if failed:
+        others = f" (and {len(failed) - 1} more splits)" if len(failed) > 1 else ""
+        raise PartialFailure(f"{failed[0]}{others}; all other splits are kept")
     return len(todo)
 
 
@@ -154,16 +166,16 @@ def read_tables(plan: Plan, model: str) -> list[EvaluationSplit]:
                 "run `ace-ray logits` first, or `ace-ray run` for everything"
             )
         table = read_split(plan.store, unit.folder, marker)
-        shift = unit.split.corrupted
         splits.append(
             EvaluationSplit(
                 unit.split.benchmark,
                 unit.split.name,
-                shift.name if shift else None,
-                shift.severity if shift else None,
+                unit.split.corruption,
+                unit.split.severity,
                 unit.split.role,
                 table.label,
                 table.logits,
+                unit.split.subset,
             )
         )
     return splits
@@ -172,8 +184,9 @@ def read_tables(plan: Plan, model: str) -> list[EvaluationSplit]:
 def _write_manifest(plan: Plan) -> None:
     """Record what the run is made of, before its first trial; the same content is left alone."""
     path = f"{plan.folder}/manifest.json"
+    everything = plan.config.as_plain()
     # Without paths and resources: a run is the same wherever it was made.
-    plain = results_only(plan.config.as_plain())
+    plain = results_only(everything)
     made_of = {
         "run_id": plan.run_id,
         "key": plan.key,
@@ -184,7 +197,9 @@ def _write_manifest(plan: Plan) -> None:
     known = plan.store.read_json(path) if plan.store.has(path) else {}
     if all(known.get(name) == value for name, value in made_of.items()):
         return
-    text = yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, width=100)
+    # The file to run again keeps the paths, as they were when the run was first made.
+    everything.pop("store")
+    text = yaml.safe_dump(everything, sort_keys=False, default_flow_style=None, width=100)
     plan.store.write(f"{plan.folder}/config.yaml", text.encode())
     versions = {"python": platform.python_version()} | {name: version(name) for name in _VERSIONS}
     plan.store.write_json(path, {**made_of, "versions": versions})
@@ -195,7 +210,18 @@ def plan_of_run(store: Store, run_id: str) -> Plan:
     from ace_ray.config import load_plain
 
     manifest = read_manifest(store, run_id)
-    plan = make_plan(load_plain(manifest["config"], f"run {run_id}"), store)
+    config = load_plain(manifest["config"], f"run {run_id}")
+    # From the store alone: a report needs neither the images nor the network.
+    units = []
+    for folder in manifest["logits"]:
+        marker = read_marker(store, f"logits/{folder}")
+        if marker is None:
+            raise UsageError(
+                f"run {run_id}: {store.locate(f'logits/{folder}')} is gone; "
+                "use `ace-ray run` to make it anew"
+            )
+        units.append(stored_unit(marker, unquote(folder.split("/")[1].removeprefix("benchmark="))))
+    plan = make_plan(config, store, units=units)
     if plan.key != manifest["key"]:
         raise UsageError(
             f"run {run_id} was made by another version of the model, data or code; "

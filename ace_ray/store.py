@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -159,6 +159,15 @@ class Store:
         ):
             return bytes(stream.read())
 
+    @contextmanager
+    def reading(self, path: str) -> Iterator[Any]:
+        """Open a file for random access; what goes wrong inside is reported with its path."""
+        with (
+            _reported("read", self.locate(path)),
+            self.filesystem.open_input_file(self.at(path)) as stream,
+        ):
+            yield stream
+
     def write(self, path: str, data: bytes) -> None:
         """Write a file atomically: readers see the old bytes or the new ones."""
         target = self.at(path)
@@ -225,16 +234,23 @@ class Store:
             elif kind == pafs.FileType.Directory:
                 self.filesystem.delete_dir(self.at(path))
 
-    def publish(self, staged: str, folder: str, parts: list[str], marker: dict[str, Any]) -> None:
+    def publish(
+        self,
+        staged: str,
+        folder: str,
+        parts: list[str],
+        marker: dict[str, Any],
+        keep: Sequence[str] = (),
+    ) -> None:
         """Move checked parts into a unit's folder, then make them exist by writing the marker.
 
         Parts of a former state have other names (a part's name carries its key) and are removed
-        last, so readers that follow the marker never see a mixture.
+        last, so readers that follow the marker never see a mixture; `keep` names what else stays.
         """
         for name in parts:
             self.move(f"{staged}/{name}", f"{folder}/{name}")
         self.write_json(f"{folder}/{MARKER}", marker)
         for name in self.names(folder):
-            if name != MARKER and name not in parts:
+            if name != MARKER and name not in parts and name not in keep:
                 self.delete(f"{folder}/{name}")
         self.delete(staged)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from ace_ray.errors import AceRayError
 from ace_ray.identity import digest
+from ace_ray.logits.sources import compare_sources
 from ace_ray.logits.table import verify_split
 from ace_ray.manifest import read_manifest, read_run_marker
 from ace_ray.store import Store
@@ -17,14 +18,21 @@ from ace_ray.sweep.trial import TrialSpec
 
 
 class Validation(NamedTuple):
-    """What was looked at, and one line per problem."""
+    """What was looked at, one line per problem, and what could not be looked at."""
 
     checked: dict[str, int]
     problems: list[str]
+    notes: list[str]
 
 
-def validate_run(store: Store, run_id: str) -> Validation:
-    """Check everything that a run consists of; problems are collected, not raised."""
+def validate_run(store: Store, run_id: str, data_root: str | None = None) -> Validation:
+    """Check everything that a run consists of; problems are collected, not raised.
+
+    Args:
+        store: Where the run is.
+        run_id: Its name.
+        data_root: Where the images are; None: where they were when the run was made.
+    """
     problems: list[str] = []
     manifest = read_manifest(store, run_id)
     rows = 0
@@ -44,8 +52,10 @@ def validate_run(store: Store, run_id: str) -> Validation:
         except AceRayError as error:
             problems.append(str(error))
     problems += _check_files(store, run_id, measurements)
+    images, changed, notes = compare_sources(store, run_id, data_root)
+    problems += changed
     checked = {"splits": len(manifest["logits"]), "rows": rows, "trials": len(trials)}
-    return Validation({**checked, "measurements": measurements}, problems)
+    return Validation({**checked, "measurements": measurements, "images": images}, problems, notes)
 
 
 def _check_record(

@@ -49,7 +49,6 @@ def test_the_written_configuration_reads_back_as_itself(tmp_path: Path) -> None:
         ("sweep: {sedes: [1]}", "unknown key 'sweep.sedes'; did you mean 'seeds'"),
         ("resources: {cpu: 1}", "unknown key 'resources.cpu'; did you mean 'cpus'"),
         ("sweep: {calibrators: [temprature]}", "'temprature'; did you mean 'temperature'"),
-        ("models: [test_resnet.glyph]", "did you mean 'test_resnet.glyphs'"),
         ("benchmarks: [glyph]", "did you mean 'glyphs'"),
         ("benchmarks: [{name: glyphs, tset: 5}]", "unknown key 'tset'; did you mean 'test'"),
         ("benchmarks: [{test: 5}]", "benchmarks[0]: expected a name"),

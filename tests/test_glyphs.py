@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from ace_ray.benchmarks import glyphs
-from ace_ray.benchmarks.registry import BENCHMARKS, GlyphsOptions
+from ace_ray.benchmarks.locate import Located
 from ace_ray.errors import IntegrityError
 from ace_ray.models import registry
+from ace_ray.models.config import ModelConfig
 
 
 def test_a_sample_does_not_depend_on_its_batch() -> None:
@@ -31,11 +32,11 @@ def test_classes_are_balanced_and_independent_of_position() -> None:
 
 
 def test_the_published_splits() -> None:
-    splits = BENCHMARKS["glyphs"].splits(GlyphsOptions())
+    splits = Located([], None).splits("glyphs")
     sizes = {(s.role, s.rows) for s in splits}
     assert sizes == {("calibration", 5000), ("id", 5000), ("ood", 2000)}
     assert len([s for s in splits if s.role == "ood"]) == 16 * 5
-    assert all(len(set(s.sample_id)) == s.rows for s in splits)
+    assert all(len(s.samples.sample_id.unique()) == s.rows for s in splits)
     assert "gaussian_noise/5" in {s.name for s in splits}
 
 
@@ -46,7 +47,9 @@ def test_the_shipped_network_is_right_about_four_times_in_five_and_overconfident
 
     torch.set_num_threads(1)
     index = np.arange(1500)
-    logits = Predictor("test_resnet.glyphs")(glyphs.draw(glyphs.SEEDS["test"], index))
+    model = registry.resolve(ModelConfig(name=registry.GLYPHS))
+    predict = Predictor(model, registry.weights_of(model))
+    logits = predict(glyphs.draw(glyphs.SEEDS["test"], index)).logits
     correct = logits.argmax(1) == glyphs.labels(glyphs.SEEDS["test"], index)
     p = np.exp(logits - logits.max(1, keepdims=True))
     confidence = p.max(1) / p.sum(1)
@@ -55,10 +58,9 @@ def test_the_shipped_network_is_right_about_four_times_in_five_and_overconfident
 
 
 def test_weights_are_small_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = registry.find_model("test_resnet.glyphs")
-    assert len(model.weights()) <= 2_000_000
-    registry.weights_digest.cache_clear()
-    monkeypatch.setattr(registry.Model, "weights", lambda self: b"something else")
+    model = registry.resolve(ModelConfig(name=registry.GLYPHS))
+    (data,) = registry.weights_of(model)
+    assert len(data) <= 2_000_000
+    monkeypatch.setattr(registry, "digest", lambda _: "0" * 64)
     with pytest.raises(IntegrityError, match="installation is damaged"):
-        registry.weights_digest("test_resnet.glyphs")
-    registry.weights_digest.cache_clear()
+        registry.weights_of(model)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import ace_ray.identity as identity
-from ace_ray.benchmarks import glyphs, registry
+from ace_ray.benchmarks import glyphs
 from ace_ray.config import Config, load
 from ace_ray.identity import canonical_json, content_key, sample_seed
 from ace_ray.logits.units import make_unit, plan_units
-from ace_ray.models.registry import MODELS
+from ace_ray.models.registry import Model
 from ace_ray.plan import make_plan
 from ace_ray.store import Store
 
@@ -53,7 +53,7 @@ def test_every_split_has_its_own_key(config: Config) -> None:
         ("ace_ray.logits.units.EXTRACTION_CODE", "x"),
         ("ace_ray.logits.units.TABLE_SCHEMA", 99),
         ("ace_ray.benchmarks.glyphs.RENDERER", "x"),
-        ("ace_ray.logits.units.weights_digest", lambda name: "other weights"),
+        ("ace_ray.logits.units.DECODER", "x"),
     ],
 )
 def test_what_changes_the_bytes_changes_every_key(
@@ -68,19 +68,27 @@ def test_engine_and_constants_change_corrupted_splits_alone(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {u.split.name: u.key for u in plan_units(config, NOWHERE)}
-    monkeypatch.setattr(registry, "ENGINE", "x")
+    monkeypatch.setattr("ace_ray.benchmarks.split.ENGINE", "x")
     after = {u.split.name: u.key for u in plan_units(config, NOWHERE)}
     same = {name for name in before if before[name] == after[name]}
     assert same == {"calibration", "test"}
 
 
-def test_models_never_share_a_key(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = MODELS["test_resnet.glyphs"]
-    split = plan_units(config, NOWHERE)[0].split
-    key = make_unit(model.name, split, "glyphs").key
-    for change in ({"side": 64}, {"mean": (0.0, 0.0, 0.0)}, {"architecture": "test_vit"}):
-        monkeypatch.setitem(MODELS, model.name, dataclasses.replace(model, **change))
-        assert make_unit(model.name, split, "glyphs").key != key
+def test_models_never_share_a_key(config: Config) -> None:
+    unit = plan_units(config, NOWHERE)[0]
+    model = unit.source
+    assert isinstance(model, Model)
+    crop = model.preprocessing._replace(crop_pct=0.9)
+    mean = model.preprocessing._replace(mean=(0.0, 0.0, 0.0))
+    for change in (
+        {"weights": "0" * 64},
+        {"architecture": "test_vit"},
+        {"arguments": {"drop_rate": 0.5}},
+        {"preprocessing": crop},
+        {"preprocessing": mean},
+    ):
+        other = dataclasses.replace(model, **change)
+        assert make_unit(other, unit.split, "glyphs", config.extraction).key != unit.key
 
 
 def test_runtime_fields_do_not_change_the_run(config: Config, tmp_path: Path) -> None:

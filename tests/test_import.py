@@ -176,7 +176,8 @@ def test_unknown_names_speak_of_the_store(tmp_path: Path) -> None:
     config.write_text("models: [mine]\nbenchmarks: [shop]")
     done = invoke("plan", config, "--store", tmp_path / "store")
     assert done.code == 2
-    assert "no imported logits of 'mine' on 'shop'" in done.error
+    assert "unknown 'shop'" in done.error
+    assert "no imported logits of 'mine' on it" in done.error
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="real data is not part of the project")

@@ -84,10 +84,12 @@ def test_logits_equal_a_plain_torch_loop(small_run: dict[str, Any]) -> None:
     import timm
     import torch
 
-    from ace_ray.models.registry import find_model
+    from ace_ray.models.config import ModelConfig
+    from ace_ray.models.registry import GLYPHS, resolve, weights_of
 
     network = timm.create_model("test_resnet", num_classes=36).eval()
-    network.load_state_dict(safetensors.torch.load(find_model("test_resnet.glyphs").weights()))
+    (weights,) = weights_of(resolve(ModelConfig(name=GLYPHS)))
+    network.load_state_dict(safetensors.torch.load(weights))
     index = np.arange(600)
     x = torch.from_numpy(glyphs.draw(glyphs.SEEDS["test"], index)).permute(0, 3, 1, 2) / 255
     with torch.inference_mode():

@@ -1,58 +1,29 @@
 """What a benchmark is, and the registry by name.
 
-A benchmark lists its splits. A split is a manifest: one row per sample with an id, a label and a
-source, where the source is all that a worker needs to produce the image.
+A benchmark turns a request (its options, and where its data lie) into splits. A split is a
+manifest: one row per sample with an id, a label and a source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final, NamedTuple
 
-import numpy as np
-from pydantic import ConfigDict, Field
-
-from ace_ray.arrays import ImageArray, IntArray
-from ace_ray.benchmarks import glyphs
-from ace_ray.benchmarks.corruptions import CORRUPTIONS, ENGINE, SEVERITIES, constants
-from ace_ray.errors import ConfigError, nearest
-from ace_ray.identity import digest_lines
-
-Size: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
-Role: TypeAlias = Literal["calibration", "id", "ood"]
+from ace_ray.benchmarks.split import Split
+from ace_ray.errors import UsageError, nearest
 
 
-class Corrupted(NamedTuple):
-    """How a split's images are corrupted after loading."""
+class Request(NamedTuple):
+    """What a benchmark is asked for."""
 
-    name: str
-    severity: int
-
-    def identity(self) -> dict[str, Any]:
-        """Return what changes the corrupted pixels."""
-        return {
-            "name": self.name,
-            "severity": self.severity,
-            "constants": list(constants(self.name, self.severity)),
-            "engine": ENGINE,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """A named set of samples with one role."""
-
-    benchmark: str
-    name: str  # corruption splits: `<corruption>/<severity>`
-    role: Role
-    rows: int
-    sample_id: tuple[str, ...]
-    label: IntArray
-    source: tuple[str, ...]
-    corrupted: Corrupted | None
-    digest: str  # of ids, labels, and the content behind the sources
+    name: str  # the label: its name in the store and in results
+    options: Any  # the benchmark's frozen options dataclass
+    root: str | None  # where its data lie; None: nobody said
+    find: Callable[[str], Split]  # a split by `<benchmark>/<split>`, for benchmarks built on others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,79 +32,39 @@ class Benchmark:
 
     name: str
     about: str
-    classes: tuple[str, ...]
     options: type[Any]  # a frozen dataclass: what a config may set
-    splits: Callable[[Any], list[Split]]
-    load: Callable[[Sequence[str]], ImageArray]  # sources -> (N, H, W, 3) uint8
+    splits: Callable[[Request], list[Split]]  # raises DataError: what is missing, where to get it
+    folder: str | None = None  # its usual folder below `data_root`; None: it needs no data
+    origin: str = ""  # where to get it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlyphsOptions:
-    """Sizes and corruptions of the embedded benchmark."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-    calibration: Size = 5_000
-    test: Size = 5_000
-    corrupted: Size = 2_000  # the first of the test images
-    corruptions: tuple[str, ...] = tuple(CORRUPTIONS)
-    severities: tuple[Annotated[int, Field(strict=True, ge=1, le=5)], ...] = SEVERITIES
+BENCHMARKS: Final[dict[str, Benchmark]] = {}
+# Modules that register the benchmarks of this package, loaded when one is asked for.
+_OWN: Final = ("embedded", "corrupt", "folder", "imagenet", "cifar", "wilds", "domains", "packed")
 
 
-def _glyph_split(part: str, size: int, role: Role, corrupted: Corrupted | None = None) -> Split:
-    ids = tuple(f"{part}/{i:06d}" for i in range(size))
-    label = glyphs.labels(glyphs.SEEDS[part], np.arange(size))
-    rows = (f"{i} {y}" for i, y in zip(ids, label.tolist(), strict=True))
-    return Split(
-        benchmark="glyphs",
-        name=f"{corrupted.name}/{corrupted.severity}" if corrupted else part,
-        role=role,
-        rows=size,
-        sample_id=ids,
-        label=label,
-        source=ids,
-        corrupted=corrupted,
-        digest=digest_lines([glyphs.RENDERER, *rows]),
-    )
+def register_benchmark(benchmark: Benchmark) -> Benchmark:
+    """Make a benchmark available under its name in configs and on the command line."""
+    BENCHMARKS[benchmark.name] = benchmark
+    return benchmark
 
 
-def _glyph_splits(options: GlyphsOptions) -> list[Split]:
-    if options.corrupted > options.test:
-        raise ConfigError(
-            f"benchmarks.glyphs: corrupted ({options.corrupted}) is larger than test "
-            f"({options.test}), whose first images it corrupts"
-        )
-    for field, values in (("corruptions", options.corruptions), ("severities", options.severities)):
-        if len(set(values)) < len(values):
-            raise ConfigError(f"benchmarks.glyphs: {field} repeats a value: {list(values)}")
-    for name in options.corruptions:
-        if name not in CORRUPTIONS:
-            raise ConfigError(
-                f"benchmarks.glyphs: unknown corruption {name!r}; {nearest(name, CORRUPTIONS)}"
-            )
-    shifts = [Corrupted(name, s) for name in options.corruptions for s in options.severities]
-    return [
-        _glyph_split("calibration", options.calibration, "calibration"),
-        _glyph_split("test", options.test, "id"),
-        *(_glyph_split("test", options.corrupted, "ood", shift) for shift in shifts),
-    ]
+@cache
+def load_benchmarks() -> None:
+    """Import the benchmarks of this package and third-party ones.
+
+    The latter are modules named by the entry point `ace_ray.benchmarks`; importing one calls
+    `register_benchmark`.
+    """
+    for module in _OWN:
+        import_module(f"ace_ray.benchmarks.{module}")
+    for point in entry_points(group="ace_ray.benchmarks"):
+        point.load()
 
 
-# Every corruption split reads the same first test images: draw a shard once per worker.
-@lru_cache(maxsize=32)
-def _drawn(sources: tuple[str, ...]) -> ImageArray:
-    parts = [source.split("/") for source in sources]
-    (part,) = {part for part, _ in parts}
-    return glyphs.draw(glyphs.SEEDS[part], np.array([int(i) for _, i in parts]))
-
-
-BENCHMARKS: Final[dict[str, Benchmark]] = {
-    "glyphs": Benchmark(
-        name="glyphs",
-        about="36 drawn characters, 32x32, 16 corruptions x 5 severities; embedded, no download",
-        classes=tuple(glyphs.CLASSES),
-        options=GlyphsOptions,
-        splits=_glyph_splits,
-        load=lambda sources: _drawn(tuple(sources)),
-    ),
-}
+def find_benchmark(name: str) -> Benchmark:
+    """Return a benchmark by name."""
+    load_benchmarks()
+    if name not in BENCHMARKS:
+        raise UsageError(f"unknown benchmark {name!r}; {nearest(name, BENCHMARKS)}")
+    return BENCHMARKS[name]

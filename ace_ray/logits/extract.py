@@ -1,8 +1,7 @@
 """The Ray Data shell: one pipeline per model over the shards of all its splits.
 
-A row of the dataset is a shard (a run of samples of one split), not a sample: Ray Data may split
-and merge blocks but never a row, so a part holds the same samples in the same batches whatever
-the number of workers, and a finished part is never computed again.
+CPU tasks read, decode, corrupt and resize; actors that keep the network loaded predict and write
+the part. A finished part is never computed again, and a split is committed as soon as it is whole.
 """
 
 from __future__ import annotations
@@ -10,173 +9,146 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow.parquet as pq
 
-from ace_ray.benchmarks.corruptions import corrupt
-from ace_ray.benchmarks.registry import BENCHMARKS
-from ace_ray.errors import IntegrityError
+from ace_ray.config import ExtractionConfig, ResourcesConfig
 from ace_ray.identity import sample_seed
-from ace_ray.logits.table import Part, decode_part, describe_part, encode_part
+from ace_ray.logits.commit import TooManyBad, commit
+from ace_ray.logits.shards import Shard, load_shard, make_part, reader_name, shards_of
+from ace_ray.logits.table import Part, describe_part
 from ace_ray.logits.units import Unit
+from ace_ray.models.registry import Model, weights_of
 from ace_ray.progress import Progress
 from ace_ray.session import unwrapped
 from ace_ray.store import Store
 
-SHARD_ROWS: Final = 500
+if TYPE_CHECKING:
+    import ray
 
-
-class Shard(NamedTuple):
-    """A run of consecutive samples of a unit, which becomes one part."""
-
-    unit: Unit
-    part: str
-    start: int
-    stop: int
-
-    def as_row(self) -> dict[str, Any]:
-        """Return everything a worker needs, as one row of plain data."""
-        split = self.unit.split
-        rows = slice(self.start, self.stop)
-        return {
-            "key": self.unit.key,
-            "path": f"{self.unit.staged}/{self.part}",
-            "part": self.part,
-            "benchmark": split.benchmark,
-            "split": split.name,
-            "samples": split.digest,
-            "corruption": split.corrupted.name if split.corrupted else "",
-            "severity": split.corrupted.severity if split.corrupted else 0,
-            "sample_id": list(split.sample_id[rows]),
-            "label": split.label[rows].tolist(),
-            "source": list(split.source[rows]),
-        }
-
-
-def shards_of(unit: Unit) -> list[Shard]:
-    """Cut a unit into shards of `SHARD_ROWS` samples."""
-    starts = range(0, unit.split.rows, SHARD_ROWS)
-    return [
-        Shard(
-            unit,
-            f"part-{unit.key[:12]}-{i:05d}.parquet",
-            start,
-            min(start + SHARD_ROWS, unit.split.rows),
-        )
-        for i, start in enumerate(starts)
-    ]
-
-
-def load_images(row: dict[str, Any]) -> dict[str, Any]:
-    """Add a shard's images: loaded or drawn, then corrupted. Runs in CPU tasks."""
-    images = BENCHMARKS[row["benchmark"]].load(list(row["source"]))
-    if row["corruption"]:
-        name, severity = str(row["corruption"]), int(row["severity"])
-        seeds = [sample_seed(str(i), name, severity) for i in row["sample_id"]]
-        images = corrupt(images, name, severity, seeds)
-    return {**{k: v for k, v in row.items() if k != "source"}, "images": images}
+# With whole CPUs, actors can claim all of them and starve the loaders: Ray Data then hangs.
+_CPUS: Final = 0.5
 
 
 class PredictShard:
     """Predict a shard and write its part to staging. Runs in actors that keep the model loaded."""
 
-    def __init__(self, model: str, weights: str, store_uri: str) -> None:
+    def __init__(
+        self, model: Model, weights: ray.ObjectRef, extraction: ExtractionConfig, store_uri: str
+    ) -> None:
+        import ray
         import torch
+        from ray.util.metrics import Counter
 
         from ace_ray.models.predictor import Predictor
 
         # One thread per actor: actors are the unit of parallelism, and results do not depend
         # on how many cores a machine has.
         torch.set_num_threads(1)
-        self.model, self.weights = model, weights
-        self.predict = Predictor(model)
+        self.model, self.dtype = model, extraction.dtype
+        self.predict = Predictor(
+            model,
+            ray.get(weights),
+            precision=extraction.precision,
+            features=extraction.features,
+            batch_size=extraction.batch_size,
+            compile=extraction.compile,
+        )
         self.store = Store.open(store_uri)
+        tags = {"model": model.name}
+        self.images = Counter("ace_ray_images", "Images predicted", ("model",))
+        self.quarantined = Counter("ace_ray_quarantined", "Images unusable", ("model",))
+        self.images.set_default_tags(tags)
+        self.quarantined.set_default_tags(tags)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the receipt of the written part."""
-        benchmark = str(row["benchmark"])
-        metadata = {
-            "key": str(row["key"]),
-            "model": self.model,
-            "weights": self.weights,
-            "benchmark": benchmark,
-            "split": str(row["split"]),
-            "samples": str(row["samples"]),
-            "classes": list(BENCHMARKS[benchmark].classes),
+        found = self.predict(row["images"], sample_seed(row["key"], row["part"], 0))
+        facts = {
+            "model": self.model.name,
+            "weights": self.model.weights,
+            "preprocessing": self.model.preprocessing.as_plain(),
+            "batch_size": self.predict.batch_size,
         }
-        ids = [str(i) for i in row["sample_id"]]
-        data = encode_part(ids, np.asarray(row["label"]), self.predict(row["images"]), metadata)
-        self.store.write(str(row["path"]), data)
-        return {"key": str(row["key"]), **describe_part(row["part"], len(ids), data)._asdict()}
+        data = make_part(row, found.logits.astype(self.dtype), found.features, facts)
+        self.store.write(row["path"], data)
+        rows, bad = len(row["sample_id"]), len(row["bad_id"])
+        for counter, count in ((self.images, rows), (self.quarantined, bad)):
+            if count:  # Ray refuses to count nothing.
+                counter.inc(count)
+        part = describe_part(row["part"], rows, data)
+        return {"key": row["key"], "bad": bad, **part._asdict()}
 
 
 def _staged_parts(store: Store, shards: Sequence[Shard]) -> dict[str, Part]:
     """Return the parts that an interrupted run left complete in staging."""
     found: dict[str, Part] = {}
     for shard in shards:
-        path = f"{shard.unit.staged}/{shard.part}"
-        if store.has(path):
-            data = store.read(path)
+        if store.has(shard.path):
+            data = store.read(shard.path)
             rows = pq.read_metadata(io.BytesIO(data)).num_rows
             found[shard.part] = describe_part(shard.part, rows, data)
     return found
 
 
-def commit(store: Store, unit: Unit, parts: list[Part]) -> None:
-    """Check that staged parts hold exactly the unit's samples, then publish them."""
-    parts = sorted(parts)
-    ids: list[str] = []
-    for part in parts:
-        ids += decode_part(store, f"{unit.staged}/{part.name}", ["sample_id"])[0].to_pylist()
-    if len(ids) != unit.split.rows or set(ids) != set(unit.split.sample_id):
-        raise IntegrityError(
-            f"{unit.model} on {unit.split.benchmark}:{unit.split.name}: staged {len(ids):,} rows "
-            f"({len(set(ids)):,} ids), expected {unit.split.rows:,}; nothing was committed, "
-            "run again"
-        )
-    marker = {
-        **unit.marker(),
-        "rows": len(ids),
-        "parts": [part._asdict() for part in parts],
-    }
-    store.publish(unit.staged, unit.folder, [part.name for part in parts], marker)
+def extract(
+    store: Store,
+    units: Sequence[Unit],
+    progress: Progress,
+    extraction: ExtractionConfig | None = None,
+    resources: ResourcesConfig | None = None,
+) -> list[str]:
+    """Extract and commit the units, model by model; return a line per unit that failed."""
+    failed: list[str] = []
+    for name in dict.fromkeys(unit.model for unit in units):
+        mine = [unit for unit in units if unit.model == name]
+        run = _ModelRun(store, mine, progress, extraction or ExtractionConfig())
+        failed += run(resources or ResourcesConfig())
+    return failed
 
 
-def extract(store: Store, units: Sequence[Unit], progress: Progress) -> None:
-    """Extract and commit the units, model by model; a unit is committed as soon as it is whole."""
-    for model in dict.fromkeys(unit.model for unit in units):
-        _extract_model(store, [unit for unit in units if unit.model == model], progress)
+class _ModelRun:
+    """The extraction of one model: what is staged, what is to do, what has failed."""
 
+    def __init__(
+        self, store: Store, units: list[Unit], progress: Progress, extraction: ExtractionConfig
+    ) -> None:
+        self.store, self.progress, self.extraction = store, progress, extraction
+        self.units = {unit.key: unit for unit in units}
+        self.shards = {unit.key: shards_of(unit) for unit in units}
+        self.parts: dict[str, dict[str, Part]] = {unit.key: {} for unit in units}
+        self.failed: list[str] = []
 
-def _extract_model(store: Store, units: list[Unit], progress: Progress) -> None:
-    by_key = {unit.key: unit for unit in units}
-    parts: dict[str, dict[str, Part]] = {}
-    todo: list[Shard] = []
+    def __call__(self, resources: ResourcesConfig) -> list[str]:
+        todo: list[Shard] = []
+        for key, shards in self.shards.items():
+            staged = _staged_parts(self.store, shards)
+            todo += [shard for shard in shards if shard.part not in staged]
+            for part in staged.values():
+                self._received(key, part)
+        if todo:
+            for receipt in _receipts(self.store, todo, self.extraction, resources):
+                key, bad = receipt.pop("key"), receipt.pop("bad")
+                self._received(key, Part(**receipt), bad)
+        return self.failed
 
-    def received(key: str, part: Part) -> None:
-        parts[key][part.name] = part
-        progress.advance(part.rows)
-        if len(parts[key]) == len(shards_of(by_key[key])):
-            commit(store, by_key[key], list(parts[key].values()))
-
-    for unit in units:
-        shards = shards_of(unit)
-        staged = _staged_parts(store, shards)
-        parts[unit.key] = {}
-        todo += [shard for shard in shards if shard.part not in staged]
-        for part in staged.values():
-            received(unit.key, part)
-    if todo:
-        weights = units[0].identity["weights"]
-        for receipt in _receipts(store, units[0].model, weights, todo):
-            key = receipt.pop("key")
-            received(key, Part(**receipt))
+    def _received(self, key: str, part: Part, bad: int = 0) -> None:
+        parts = self.parts[key]
+        parts[part.name] = part
+        self.progress.advance(part.rows + bad, quarantined=bad)
+        if len(parts) == len(self.shards[key]):
+            try:
+                commit(
+                    self.store, self.units[key], list(parts.values()), self.extraction.quarantine
+                )
+            except TooManyBad as error:
+                self.failed.append(str(error))
 
 
 def _receipts(
-    store: Store, model: str, weights: str, shards: list[Shard]
+    store: Store, shards: list[Shard], extraction: ExtractionConfig, resources: ResourcesConfig
 ) -> Iterator[dict[str, Any]]:
     """Run the pipeline; yield one receipt per part, in the order in which they finish."""
     import ray
@@ -186,19 +158,33 @@ def _receipts(
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
+    model = shards[0].unit.source
+    assert model is not None
     cluster = ray.cluster_resources()
-    workers = max(1, int(cluster.get("GPU", 0) or cluster.get("CPU", 1)))
+    gpus = resources.gpus_per_predictor if cluster.get("GPU") else 0
+    most = cluster["GPU"] / gpus if gpus else cluster.get("CPU", 1)
+    predictors = resources.predictors or max(1, int(most))
+    readers = {reader_name(s.unit.split.reader): s.unit.split.reader for s in shards}
     with unwrapped():
         results = (
-            ray.data.from_items([s.as_row() for s in shards], override_num_blocks=len(shards))
-            # Half a CPU each: with whole ones, actors can claim every CPU and starve the loaders.
-            .map(load_images, num_cpus=0.5)
+            ray.data.from_arrow([shard.as_table() for shard in shards])
+            .map(
+                partial(load_shard, readers=readers, preprocessing=model.preprocessing),
+                compute=ray.data.TaskPoolStrategy(size=resources.loaders),
+                num_cpus=_CPUS,
+            )
             .map(
                 PredictShard,
-                fn_constructor_kwargs={"model": model, "weights": weights, "store_uri": store.uri},
-                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
-                num_cpus=0.5,
-                num_gpus=1 if cluster.get("GPU") else 0,
+                fn_constructor_kwargs={
+                    "model": model,
+                    # Through the object store: workers need neither hub nor shared disk.
+                    "weights": ray.put(weights_of(model)),
+                    "extraction": extraction,
+                    "store_uri": store.uri,
+                },
+                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=predictors),
+                num_cpus=_CPUS,
+                num_gpus=gpus,
             )
         )
         for batch in results.iter_batches(batch_size=None, batch_format="pyarrow"):

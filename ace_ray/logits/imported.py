@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ace_ray.arrays import FloatArray
-from ace_ray.benchmarks.registry import Role
+from ace_ray.benchmarks.split import Role
 from ace_ray.errors import DataError, UsageError
 from ace_ray.identity import IMPORT_CODE, TABLE_SCHEMA, content_key, digest
 from ace_ray.logits.table import (

@@ -38,19 +38,25 @@ class LogitTable(NamedTuple):
 
 
 def encode_part(
-    sample_id: list[str], label: IntArray, logits: FloatArray, metadata: dict[str, Any]
+    sample_id: list[str],
+    label: IntArray,
+    logits: FloatArray,
+    metadata: dict[str, Any],
+    features: FloatArray | None = None,
 ) -> bytes:
-    """Return a Parquet file of the rows.
+    """Return a Parquet file of the rows; `logits` are stored in their own dtype.
 
     zstd with byte-stream split is smaller and reads faster than the defaults for float logits;
     page checksums let every reader notice a flipped bit.
     """
-    tensor = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(logits, np.float32))
+    matrices = {"logits": _tensor(logits)}
+    if features is not None:
+        matrices["features"] = _tensor(features)
     table = pa.table(
         {
             "sample_id": pa.array(sample_id, pa.string()),
             "label": pa.array(label, pa.int32()),
-            "logits": tensor,
+            **matrices,
         }
     )
     info = json.dumps({"schema": TABLE_SCHEMA, **metadata}, sort_keys=True, allow_nan=False)
@@ -62,10 +68,18 @@ def encode_part(
         compression="zstd",
         compression_level=1,
         use_dictionary=False,
-        use_byte_stream_split=["logits.list.element"],
+        use_byte_stream_split=[f"{name}.list.element" for name in matrices],
         write_page_checksum=True,
     )
     return sink.getvalue()
+
+
+def _tensor(rows: FloatArray) -> pa.FixedShapeTensorArray:
+    """Return (N, C) rows as a column; N may be 0."""
+    rows = np.ascontiguousarray(rows)
+    kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(rows.dtype), [rows.shape[1]])
+    storage = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+    return pa.ExtensionArray.from_storage(kind, storage)
 
 
 def describe_part(name: str, rows: int, data: bytes) -> Part:
@@ -87,6 +101,20 @@ def decode_part(store: Store, path: str, columns: list[str] | None = None) -> pa
         raise IntegrityError(
             f"{store.locate(path)}: damaged Parquet ({reason}); {_REMEDY}"
         ) from error
+
+
+class PartAudit(NamedTuple):
+    """What a part says of itself: its ids, and the audit of its sources."""
+
+    ids: list[str]
+    info: dict[str, Any]
+
+
+def audit_part(store: Store, path: str) -> PartAudit:
+    """Read a part's ids and file metadata; its logits stay where they are."""
+    with store.reading(path) as stream, pq.ParquetFile(stream, pre_buffer=False) as file:
+        ids = file.read(columns=["sample_id"], use_threads=False)[0].to_pylist()
+        return PartAudit(ids, json.loads(file.schema_arrow.metadata[METADATA]))
 
 
 def split_folder(model: str, benchmark: str, split: str) -> str:
@@ -130,9 +158,11 @@ def read_split(store: Store, folder: str, marker: dict[str, Any]) -> LogitTable:
             f"{store.locate(folder)}: {table.num_rows:,} rows, "
             f"expected {marker['rows']:,}; {_REMEDY}"
         )
-    tensor = table["logits"].combine_chunks()
+    tensor = table["logits"].combine_chunks().to_numpy_ndarray()
     return LogitTable(
-        table["sample_id"].to_pylist(), table["label"].to_numpy(), tensor.to_numpy_ndarray()
+        table["sample_id"].to_pylist(),
+        table["label"].to_numpy(),
+        tensor.astype(np.float32, copy=False),
     )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
-from ace_ray.benchmarks.registry import BENCHMARKS, Corrupted, Split
-from ace_ray.config import BenchmarkConfig, Config
+from ace_ray.benchmarks.locate import Located
+from ace_ray.benchmarks.registry import BENCHMARKS
+from ace_ray.benchmarks.roots import read_files
+from ace_ray.benchmarks.split import Samples, Split
+from ace_ray.config import Config, ExtractionConfig
 from ace_ray.errors import ConfigError, nearest
 from ace_ray.identity import EXTRACTION_CODE, IMPORT_CODE, TABLE_SCHEMA, content_key
+from ace_ray.logits.images import DECODER
 from ace_ray.logits.table import check_sizes, read_marker, split_folder, verify_split
-from ace_ray.models.registry import MODELS, find_model, weights_digest
+from ace_ray.models.registry import Model, resolve
 from ace_ray.store import Store, encode
 
 State: TypeAlias = Literal["cached", "missing", "outdated"]
@@ -24,9 +27,11 @@ class Unit:
 
     model: str
     split: Split
+    rows: int  # of the split, or of the committed table where that is all there is
     variant: str  # of the benchmark: its name on disk
     identity: dict[str, Any]
     key: str
+    source: Model | None  # what makes the logits; None: they are in the store, made or imported
 
     @property
     def imported(self) -> bool:
@@ -45,43 +50,52 @@ class Unit:
 
     def marker(self) -> dict[str, Any]:
         """Return the part of the commit marker that is known before extraction."""
-        shift = self.split.corrupted
+        split = self.split
         return {
             "key": self.key,
             "identity": self.identity,
             "model": self.model,
-            "benchmark": self.split.benchmark,
-            "split": self.split.name,
-            "role": self.split.role,
-            "corruption": shift.name if shift else None,
-            "severity": shift.severity if shift else None,
-            "classes": list(BENCHMARKS[self.split.benchmark].classes),
+            "benchmark": split.benchmark,
+            "split": split.name,
+            "role": split.role,
+            "corruption": split.corruption,
+            "severity": split.severity,
+            "classes": list(split.classes),
+            "subset": list(split.subset) if split.subset else None,
         }
 
 
-def make_unit(model_name: str, split: Split, variant: str) -> Unit:
+def make_unit(model: Model, split: Split, variant: str, extraction: ExtractionConfig) -> Unit:
     """Return the unit of a model and a split, with its content key."""
-    model = find_model(model_name)
+    if model.classes != len(split.classes):
+        raise ConfigError(
+            f"{model.name} has {model.classes} classes, {split.benchmark} has {len(split.classes)}"
+            "; take a model trained on these classes, or list the benchmark's `classes`"
+        )
     identity = {
         "schema": TABLE_SCHEMA,
         "code": EXTRACTION_CODE,
+        "decoder": DECODER,
         "model": model.name,
-        "architecture": model.architecture,
-        "weights": weights_digest(model.name),
-        "preprocessing": model.preprocessing(),
+        "network": model.identity(),
         "benchmark": split.benchmark,
         "split": split.name,
         "role": split.role,
         "samples": split.digest,
+        "subset": list(split.subset) if split.subset else None,
         "corruption": split.corrupted.identity() if split.corrupted else None,
-        "dtype": "float32",
+        "dtype": extraction.dtype,
+        "precision": extraction.precision,
+        "features": extraction.features,
     }
     return Unit(
         model=model.name,
         split=split,
+        rows=split.rows,
         variant=variant,
         identity=identity,
         key=content_key(identity),
+        source=model,
     )
 
 
@@ -91,34 +105,40 @@ def plan_units(config: Config, store: Store) -> list[Unit]:
     Where the store holds imported logits of a model on a benchmark, these are meant; otherwise the
     model is run over the benchmark's images.
     """
+    benchmarks = config.benchmark_configs()
+    located = Located(benchmarks, config.data_root)
     units: list[Unit] = []
-    for model in config.models:
+    for model in config.model_configs():
         mine: list[Unit] = []
-        for benchmark in config.benchmark_configs():
-            mine += imported_units(store, model, benchmark.name) or _registered(model, benchmark)
-        calibration = [u.split for u in mine if u.split.role == "calibration"]
-        if len(calibration) != 1:
-            names = ", ".join(f"{s.benchmark}:{s.name}" for s in calibration) or "none"
-            raise ConfigError(
-                f"{model}: need exactly one calibration split among the benchmarks, got {names}"
-            )
+        for benchmark in benchmarks:
+            imported = imported_units(store, model.name, benchmark.name)
+            mine += imported
+            if imported:
+                continue
+            if benchmark.options is None:
+                known = nearest(benchmark.name, BENCHMARKS)
+                raise ConfigError(
+                    f"benchmarks: unknown {benchmark.name!r}, and the store has no imported logits "
+                    f"of {model.name!r} on it; {known}"
+                )
+            resolved = resolve(model)
+            mine += [
+                make_unit(resolved, split, benchmark.variant, config.extraction)
+                for split in located.splits(benchmark.name)
+            ]
+        _check_calibration(model.name, [unit.split for unit in mine])
         units += mine
     return units
 
 
-def _registered(model: str, benchmark: BenchmarkConfig) -> list[Unit]:
-    """Return the units of a model and a benchmark that this package knows."""
-    for kind, name, known in (
-        ("models", model, MODELS),
-        ("benchmarks", benchmark.name, BENCHMARKS),
-    ):
-        if name not in known:
-            raise ConfigError(
-                f"{kind}: unknown {name!r}, and the store has no imported logits of {model!r} on "
-                f"{benchmark.name!r}; {nearest(name, known)}"
-            )
-    splits = BENCHMARKS[benchmark.name].splits(benchmark.options)
-    return [make_unit(model, split, benchmark.variant) for split in splits]
+def _check_calibration(model: str, splits: list[Split]) -> None:
+    """Raise unless there is one calibration split, or several source domains of one benchmark."""
+    found = [split for split in splits if split.role == "calibration"]
+    if len(found) != 1 and len({split.benchmark for split in found}) != 1:
+        names = ", ".join(f"{s.benchmark}:{s.name}" for s in found) or "none"
+        raise ConfigError(
+            f"{model}: need exactly one calibration split among the benchmarks, got {names}"
+        )
 
 
 def imported_units(store: Store, model: str, benchmark: str) -> list[Unit]:
@@ -127,35 +147,47 @@ def imported_units(store: Store, model: str, benchmark: str) -> list[Unit]:
     units = []
     for name in store.names(parent) if store.exists else []:
         marker = read_marker(store, f"{parent}/{name}")
-        if marker is None or marker["identity"].get("code") != IMPORT_CODE:
-            continue
-        shift = marker.get("corruption")
-        split = Split(
-            benchmark=benchmark,
-            name=str(marker["split"]),
-            role=marker["role"],
-            rows=int(marker["rows"]),
-            sample_id=(),
-            label=np.empty(0, np.int32),
-            source=(),
-            corrupted=Corrupted(str(shift), int(marker["severity"])) if shift else None,
-            digest=marker["identity"]["content"],
-        )
-        units.append(
-            Unit(
-                model=model,
-                split=split,
-                variant=benchmark,
-                identity=marker["identity"],
-                key=marker["key"],
-            )
-        )
+        if marker is not None and marker["identity"].get("code") == IMPORT_CODE:
+            units.append(stored_unit(marker, benchmark))
     order = ("calibration", "id", "ood")
     return sorted(units, key=lambda u: (order.index(u.split.role), u.split.name))
 
 
-def unit_state(store: Store, unit: Unit, *, thorough: bool = False) -> State:
+def stored_unit(marker: Mapping[str, Any], variant: str) -> Unit:
+    """Return the unit of a table that is in the store, from its commit marker alone."""
+    shift = marker.get("corruption")
+    split = Split(
+        benchmark=str(marker["benchmark"]),
+        name=str(marker["split"]),
+        role=marker["role"],
+        samples=Samples.none(),
+        classes=tuple(marker["classes"]),
+        digest="",
+        reader=read_files,
+        subset=tuple(marker["subset"]) if marker.get("subset") else None,
+        shift=(str(shift), int(marker["severity"])) if shift else None,
+    )
+    return Unit(
+        model=str(marker["model"]),
+        split=split,
+        rows=int(marker["rows"]),
+        variant=variant,
+        identity=marker["identity"],
+        key=marker["key"],
+        source=None,
+    )
+
+
+def unit_state(
+    store: Store, unit: Unit, *, quarantine: float = 1.0, thorough: bool = False
+) -> State:
     """Return whether a unit's table is committed under its key, under another, or not at all.
+
+    Args:
+        store: Where to look.
+        unit: What to look for.
+        quarantine: Share of unusable images above which a table does not count.
+        thorough: Look at every byte.
 
     Raises:
         IntegrityError: If it is committed but a part is missing or has another size; with
@@ -164,7 +196,8 @@ def unit_state(store: Store, unit: Unit, *, thorough: bool = False) -> State:
     marker = read_marker(store, unit.folder) if store.exists else None
     if marker is None:
         return "missing"
-    if marker["key"] != unit.key:
+    lost = int(marker.get("quarantined", 0))
+    if marker["key"] != unit.key or lost > quarantine * (marker["rows"] + lost):
         return "outdated"
     if thorough:
         verify_split(store, unit.folder, unit.key)

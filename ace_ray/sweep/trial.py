@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -14,6 +15,7 @@ from ace_ray.calibration import (
     Calibrator,
     ConfidenceCalibrator,
     Identity,
+    LogitCalibrator,
     brier,
     ece_of,
     ks_error,
@@ -22,7 +24,7 @@ from ace_ray.calibration import (
 )
 from ace_ray.calibration.softmax import true_class
 from ace_ray.config import Config
-from ace_ray.errors import ConfigError
+from ace_ray.errors import ConfigError, DataError
 from ace_ray.identity import CALIBRATION_CODE, RECORD_SCHEMA, content_key
 
 Method: TypeAlias = Literal["uncalibrated", "alone", "ace"]
@@ -72,6 +74,7 @@ class EvaluationSplit(NamedTuple):
     role: str
     label: IntArray
     logits: FloatArray
+    subset: tuple[int, ...] | None = None  # classes that the split has; None: all
 
 
 class TrialResult(NamedTuple):
@@ -90,7 +93,7 @@ def specs_of(config: Config) -> list[TrialSpec]:
     sweep = config.sweep
     common: dict[str, Any] = {"bins": sweep.bins, "clip_alpha": sweep.clip_alpha}
     specs: list[TrialSpec] = []
-    for model in config.models:
+    for model in config.model_names():
         specs.append(TrialSpec(model=model, method="uncalibrated", **common))
         for name in sweep.calibrators:
             named: dict[str, Any] = {"model": model, "calibrator": name, **common}
@@ -104,13 +107,17 @@ def specs_of(config: Config) -> list[TrialSpec]:
 
 
 def fit_trial(spec: TrialSpec, splits: list[EvaluationSplit]) -> TrialResult:
-    """Fit on the calibration split, measure on every split."""
+    """Fit on the calibration split (several source domains are pooled), measure on every split."""
     calibration = [s for s in splits if s.role == "calibration"]
-    if len(calibration) != 1:
-        raise ConfigError(f"{spec.model}: need one calibration split, got {len(calibration)}")
+    if not calibration:
+        raise ConfigError(f"{spec.model}: need a calibration split, got none")
+    logits, label = calibration[0].logits, calibration[0].label
+    if len(calibration) > 1:
+        logits = np.concatenate([s.logits for s in calibration])
+        label = np.concatenate([s.label for s in calibration])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted = _fitted(spec, calibration[0])
+        fitted = _fitted(spec, logits, label)
     measured = [_measure(spec, fitted, split) for split in splits]
     return TrialResult(
         [row for row, _ in measured],
@@ -119,35 +126,62 @@ def fit_trial(spec: TrialSpec, splits: list[EvaluationSplit]) -> TrialResult:
     )
 
 
-def _fitted(spec: TrialSpec, split: EvaluationSplit) -> Calibrator | ACE:
+def _fitted(spec: TrialSpec, logits: FloatArray, label: IntArray) -> Calibrator | ACE:
     if spec.method == "uncalibrated":
-        return Identity().fit(split.logits, split.label)
+        return Identity().fit(logits, label)
     assert spec.calibrator is not None
     calibrator = make_calibrator(spec.calibrator)
     if spec.method == "alone":
-        return calibrator.fit(split.logits, split.label)
+        return calibrator.fit(logits, label)
     assert spec.difficulty is not None
     assert spec.seed is not None
     ace = ACE(calibrator, spec.difficulty, spec.seed, spec.clip_alpha)
-    return ace.fit(split.logits, split.label)
+    return ace.fit(logits, label)
+
+
+def _restricted(
+    fitted: Calibrator | ACE, split: EvaluationSplit
+) -> tuple[Calibrator | ACE, FloatArray, FloatArray, IntArray]:
+    """Return calibrator, its input, the network's own logits and labels, on the split's classes.
+
+    Maps of logits act on all classes, then the split's are kept; maps of the confidence act on the
+    confidence that the kept classes have (as the authors do; see docs/calibration/ace.md).
+    """
+    if split.subset is None:
+        return fitted, split.logits, split.logits, split.label
+    index = np.asarray(split.subset)
+    position = np.full(split.logits.shape[1], -1)
+    position[index] = np.arange(len(index))
+    label = position[split.label]
+    if label.min() < 0:
+        raise DataError(f"{split.benchmark}:{split.split}: has a label outside its class subset")
+    kept = split.logits[:, index]
+    if isinstance(fitted, ACE):
+        chosen = copy.copy(fitted)
+        chosen.classes = index
+        return chosen, split.logits, kept, label
+    if isinstance(fitted, LogitCalibrator):
+        return Identity().fit(kept, label), fitted.transform(split.logits)[:, index], kept, label
+    return fitted, kept, kept, label
 
 
 def _measure(
-    spec: TrialSpec, fitted: Calibrator | ACE, split: EvaluationSplit
+    spec: TrialSpec, whole: Calibrator | ACE, split: EvaluationSplit
 ) -> tuple[dict[str, Any], dict[str, list[float]]]:
     alpha = alpha_raw = None
+    fitted, logits, own_logits, label = _restricted(whole, split)
     if isinstance(fitted, ACE):
-        alpha_raw = fitted.alpha_raw(split.logits)
+        alpha_raw = fitted.alpha_raw(logits)
         alpha = fitted.clipped(alpha_raw)
-        proba = fitted.predict_proba(split.logits, alpha)
-        confidence = fitted.predict_confidence(split.logits, alpha)
+        proba = fitted.predict_proba(logits, alpha)
+        confidence = fitted.predict_confidence(logits, alpha)
     else:
-        proba = fitted.predict_proba(split.logits)
-        confidence = fitted.predict_confidence(split.logits)
+        proba = fitted.predict_proba(logits)
+        confidence = fitted.predict_confidence(logits)
     family = fitted.easy_ if isinstance(fitted, ACE) else fitted
     # A calibrator of the confidence alone states it for the network's own prediction.
     own = isinstance(family, ConfidenceCalibrator)
-    correct = (split.logits if own else proba).argmax(axis=1) == split.label
+    correct = (own_logits if own else proba).argmax(axis=1) == label
     bins = reliability(confidence, correct, spec.bins)
     row = {
         "model": spec.model,
@@ -168,7 +202,7 @@ def _measure(
         "ece": ece_of(bins),
         "ks": ks_error(confidence, correct),
         "brier": brier(confidence, correct),
-        "nll": _finite_nll(proba, split.label),
+        "nll": _finite_nll(proba, label),
     }
     diagram = {name: values.tolist() for name, values in bins._asdict().items()}
     return row, diagram

@@ -1,85 +1,158 @@
-"""Blurs: gaussian, defocus, glass, zoom."""
+"""Blurs: gaussian, defocus, glass, motion, zoom."""
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 from scipy import ndimage
 
-from ace_ray.arrays import FloatArray
-from ace_ray.benchmarks.corruptions.kind import Generators
+from ace_ray.arrays import FloatArray, ImageArray, IntArray
+from ace_ray.benchmarks.corruptions.draws import Draws
+from ace_ray.benchmarks.corruptions.planes import (
+    Pair,
+    apply,
+    band,
+    gaussian_taps,
+    smooth,
+    to_images,
+    to_planes,
+)
 
 
-def smooth(x: FloatArray, sigma: float, mode: str = "nearest", truncate: float = 4) -> FloatArray:
-    """Blur axes 1 and 2 of a batch with a gaussian; the defaults are scikit-image's."""
-    sigmas = (0.0, sigma, sigma) + (0.0,) * (x.ndim - 3)
-    return np.asarray(ndimage.gaussian_filter(x, sigmas, mode=mode, truncate=truncate))
-
-
-def gaussian_blur(x: FloatArray, c: tuple[float, ...], rngs: Generators) -> FloatArray:
+def gaussian_blur(images: ImageArray, c: tuple[float, ...], draws: Draws) -> FloatArray:
     """Blur with a gaussian."""
-    return smooth(x, c[0])
+    return to_images(smooth(to_planes(images), c[0]))
 
 
-def _disk(radius: float, alias_sigma: float) -> FloatArray:
-    """Return an anti-aliased disk of weight one (radius up to 8)."""
-    line = np.arange(-8, 9)
-    disk = (line[:, None] ** 2 + line[None, :] ** 2 <= radius**2).astype(np.float32)
-    tap = np.exp(-0.5 * (np.arange(-1, 2) / alias_sigma) ** 2)
-    tap /= tap.sum()
-    disk = ndimage.correlate1d(ndimage.correlate1d(disk / disk.sum(), tap, 0), tap, 1)
-    reach = int(np.abs(line[disk.any(axis=0)]).max())
-    return np.asarray(disk[8 - reach : 9 + reach, 8 - reach : 9 + reach])
+def disk(radius: float, alias_sigma: float) -> FloatArray:
+    """Return an anti-aliased disk of weight one, cut off as the published code does."""
+    reach, alias_reach = (8, 1) if radius <= 8 else (int(radius), 2)
+    line = np.arange(-reach, reach + 1)
+    inside = (line[:, None] ** 2 + line[None, :] ** 2 <= radius**2).astype(float)
+    taps = gaussian_taps(alias_sigma, alias_reach)
+    once = ndimage.correlate1d(inside / inside.sum(), taps, 0, mode="mirror")
+    return np.asarray(ndimage.correlate1d(once, taps, 1, mode="mirror"))
 
 
-def defocus_blur(x: FloatArray, c: tuple[float, ...], rngs: Generators) -> FloatArray:
+@lru_cache(maxsize=16)
+def _disk_pairs(h: int, w: int, radius: float, alias_sigma: float) -> list[Pair]:
+    """Split the disk into products of a column and a row: few, as few of its rows differ."""
+    weight, vectors = np.linalg.eigh(disk(radius, alias_sigma))
+    used = np.abs(weight) > 1e-7
+    return [
+        (band(h, s * v, "mirror"), band(w, v, "mirror"))
+        for s, v in zip(weight[used], vectors.T[used], strict=True)
+    ]
+
+
+def defocus_blur(images: ImageArray, c: tuple[float, ...], draws: Draws) -> FloatArray:
     """Blur with a disk."""
-    kernel = _disk(c[0], c[1])[None, :, :, None]
-    return np.asarray(ndimage.correlate(x, kernel, mode="mirror"))
+    h, w = images.shape[1:3]
+    return to_images(apply(_disk_pairs(h, w, c[0], c[1]), to_planes(images)))
 
 
-def glass_blur(x: FloatArray, c: tuple[float, ...], rngs: Generators) -> FloatArray:
+def _scattered(shape: tuple[int, ...], reach: int, passes: int, draws: Draws) -> IntArray:
+    """Return which pixel (N, H, W) ends up at every place when each copies a random neighbour.
+
+    The copies happen one after the other, from the last place to the first, and a later copy sees
+    what an earlier one wrote. So a place takes its neighbour's old pixel, unless the neighbour
+    comes later in the image and was written already: then it takes what that one took, and so on.
+    These chains are short and are followed for all places at once.
+    """
+    n, h, w = shape
+    here = np.arange(n * h * w).reshape(shape)
+    source = here.ravel()
+    inner = np.s_[:, reach + 1 : h - reach + 1, reach + 1 : w - reach + 1]
+    steps = np.arange(-reach, reach)
+    moves = (steps[:, None] * w + steps).ravel()
+    for _ in range(passes):
+        bits = draws.bits(np.uint16, *here[inner].shape[1:])
+        neighbour = here.copy()
+        neighbour[inner] += moves.take(bits.astype(np.uint32) * np.uint32(len(moves)) >> 16)
+        neighbour = neighbour.ravel()
+        taken = neighbour.copy()
+        place = np.flatnonzero(neighbour > here.ravel())
+        at = neighbour[place]
+        while place.size:
+            onward = neighbour.take(at)
+            taken[place] = onward
+            follow = onward > at
+            place, at = place[follow], onward[follow]
+        source = source.take(taken)
+    return source
+
+
+def glass_blur(images: ImageArray, c: tuple[float, ...], draws: Draws) -> FloatArray:
     """Blur, scatter pixels among their neighbours, blur.
 
     The published sets were made by code that means to swap two pixels but, through views,
     copies the neighbour; so do we.
     """
-    sigma, reach, passes = c[0], int(c[1]), int(c[2])
-    out = np.floor(smooth(x, sigma) * 255) / 255
-    side = x.shape[1]
-    positions = range(side - reach, reach, -1)
-    jitter = np.stack(
-        [rng.integers(-reach, reach, (passes, len(positions), len(positions), 2)) for rng in rngs]
-    )
-    each = np.arange(len(x))
-    for p in range(passes):
-        for i, h in enumerate(positions):
-            for j, w in enumerate(positions):
-                shift = jitter[:, p, i, j]
-                # h can be `side - reach`, one past the last row that a shift of +reach may reach
-                out[:, h, w] = out[each, h + shift[:, 0], w + shift[:, 1]]
-    return smooth(out.astype(np.float32), sigma)
+    n, h, w, _ = images.shape
+    planes = smooth(to_planes(images), c[0]).astype(np.int32)
+    packed = planes[:, 0] | planes[:, 1] << 8 | planes[:, 2] << 16
+    packed = packed.ravel().take(_scattered((n, h, w), int(c[1]), int(c[2]), draws))
+    packed = packed.reshape(n, h, w)
+    for channel in range(3):
+        planes[:, channel] = packed >> 8 * channel & 255
+    return to_images(smooth(planes.astype(np.float32), c[0]))
 
 
-def _zoom_matrix(side: int, factor: float) -> FloatArray:
-    """Return the (side, side) linear map that crops the middle and stretches it back."""
-    crop = int(np.ceil(side / factor))
-    size = round(crop * factor)
-    top, trim = (side - crop) // 2, (size - side) // 2
-    at = (np.arange(side) + trim) * (crop - 1) / (size - 1)
+def smear(layers: FloatArray, radius: float, sigma: float, angles: FloatArray) -> FloatArray:
+    """Drag (N, H, W, ...) layers along a line of 2 radius + 1 pixels, edges repeated.
+
+    Args:
+        layers: What to blur.
+        radius: Half the length of the line.
+        sigma: Of the half gaussian that weighs it.
+        angles: Direction by sample, in degrees.
+    """
+    h, w = layers.shape[1:3]
+    along = np.arange(2 * int(radius) + 1)
+    weight = np.exp(-0.5 * (along / sigma) ** 2)
+    weight = (weight / weight.sum()).astype(np.float32)
+    out = np.zeros_like(layers)
+    for layer, angle, total in zip(layers, np.deg2rad(angles.astype(float)), out, strict=True):
+        dy = -np.ceil(along * np.sin(angle) - 0.5).astype(int)
+        dx = -np.ceil(along * np.cos(angle) - 0.5).astype(int)
+        # A line longer than the image stops at its size and so loses weight, as published.
+        count = int(np.argmax(np.append((np.abs(dy) >= h) | (np.abs(dx) >= w), True)))
+        dy, dx = dy[:count], dx[:count]
+        top, left = max(dy.max(), 0), max(dx.max(), 0)
+        edges = [(top, max(-dy.min(), 0)), (left, max(-dx.min(), 0)), (0, 0)]
+        padded = np.pad(layer, edges[: layer.ndim], mode="edge")
+        for y, x, k in zip((top - dy).tolist(), (left - dx).tolist(), weight, strict=False):
+            total += k * padded[y : y + h, x : x + w]
+    return out
+
+
+def motion_blur(images: ImageArray, c: tuple[float, ...], draws: Draws) -> FloatArray:
+    """Drag the image along a line."""
+    angles = draws.uniform(-45, 45)
+    return smear(images.astype(np.float32), c[0], c[1], angles)
+
+
+@lru_cache(maxsize=256)
+def zoom_matrix(size: int, factor: float) -> FloatArray:
+    """Return the (size, size) linear map that crops the middle and stretches it back."""
+    crop = int(np.ceil(size / factor))
+    stretched = round(crop * factor)
+    at = np.arange(size) * (crop - 1) / (stretched - 1)
     lower = np.minimum(at.astype(int), crop - 2)
-    matrix = np.zeros((side, side), np.float32)
-    matrix[np.arange(side), top + lower] = 1 - (at - lower)
-    matrix[np.arange(side), top + lower + 1] += at - lower
+    first = (size - crop) // 2 + lower
+    matrix = np.zeros((size, size), np.float32)
+    matrix[np.arange(size), first] = 1 - (at - lower)
+    matrix[np.arange(size), first + 1] += at - lower
     return matrix
 
 
-def zoom_blur(x: FloatArray, c: tuple[float, ...], rngs: Generators) -> FloatArray:
+def zoom_blur(images: ImageArray, c: tuple[float, ...], draws: Draws) -> FloatArray:
     """Average the image with enlarged copies of itself."""
-    side = x.shape[1]
-    planes = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
-    total = planes.copy()
-    factors = np.arange(1, c[0], 0.01)
-    for factor in factors:
-        matrix = _zoom_matrix(side, factor)
-        total += matrix @ planes @ matrix.T
-    return np.asarray(total.transpose(0, 2, 3, 1) / np.float32(len(factors) + 1))
+    h, w = images.shape[1:3]
+    planes = to_planes(images)
+    factors = np.arange(1, c[0], c[1]).tolist()
+    total = apply([(zoom_matrix(h, f), zoom_matrix(w, f)) for f in factors], planes)
+    total += planes
+    total /= np.float32(len(factors) + 1)
+    return to_images(total)

@@ -1,14 +1,17 @@
-"""What a corruption is: a function of a batch, its constants and one generator per sample."""
+"""What a corruption is: a function of a batch, its constants and the batch's random draws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ace_ray.arrays import FloatArray
+from ace_ray.arrays import ImageArray
+from ace_ray.benchmarks.corruptions.draws import Draws
 
-Generators: TypeAlias = Sequence[np.random.Generator]
-# (N, H, W, 3) float32 in [0, 1], constants, generators -> the same shape, clipped by the caller
-Corruption: TypeAlias = Callable[[FloatArray, tuple[float, ...], Generators], FloatArray]
+# (N, H, W, 3), either finished uint8 or float32 grey levels that the caller clips and truncates
+Levels: TypeAlias = NDArray[np.floating[Any]] | ImageArray
+# (N, H, W, 3) uint8, constants, draws -> levels of the same shape
+Corruption: TypeAlias = Callable[[ImageArray, tuple[float, ...], Draws], Levels]

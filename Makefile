@@ -39,7 +39,8 @@ test-all: lint
 
 bench: .venv/bench
 	$(BIN)/python -m bench.calibration
-	$(BIN)/python -m bench.pipeline
+	$(BIN)/python -m bench.corruptions
+	$(BIN)/python -m bench.extraction
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -22,7 +22,8 @@ from ace_ray.logits.table import encode_part
 from ace_ray.logits.units import Unit
 from ace_ray.models.registry import Preprocessing
 
-_MOST_ROWS: Final = 500
+# Small ones in large shards: each costs Ray some milliseconds (measured: docs/extraction.md).
+_MOST_ROWS: Final = 2000
 # A shard's images travel together: large ones go in smaller shards.
 _IMAGE_BYTES: Final = 80_000_000
 

@@ -20,7 +20,7 @@ IMPORT_CODE: Final = "import-1"
 # Behaviour of calibrators, ACE and metrics. Raise it when the same logits give other numbers.
 CALIBRATION_CODE: Final = "calibration-3"
 # Layout of a trial's record. Raise it when its fields change.
-RECORD_SCHEMA: Final = 1
+RECORD_SCHEMA: Final = 2
 
 # Configuration fields that change a result; they enter the run's key.
 RESULT: Final = frozenset(

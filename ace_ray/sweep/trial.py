@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,12 +27,16 @@ from ace_ray.config import Config
 from ace_ray.errors import ConfigError, DataError
 from ace_ray.identity import CALIBRATION_CODE, RECORD_SCHEMA, content_key
 
-Method: TypeAlias = Literal["uncalibrated", "alone", "ace"]
+Method: TypeAlias = Literal["uncalibrated", "alone", "ace", "hard", "estimation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSpec:
-    """What is tried: `uncalibrated`, a calibrator `alone`, or the calibrator in an `ace`."""
+    """What is tried.
+
+    `uncalibrated`, a calibrator `alone` (f_o), the calibrator in an `ace`, its `hard` half alone
+    (f_h), or the calibrator fitted anew per test set at its estimated difficulty (`estimation`).
+    """
 
     model: str
     method: Method
@@ -41,6 +45,14 @@ class TrialSpec:
     seed: int | None = None
     bins: int = 25
     clip_alpha: bool = True
+    # What a study adds; None and False are the plain method.
+    fixed_alpha: float | None = None  # a fixed weight of f_o instead of the adaptive one
+    batch: int | None = None  # alpha from test batches of this size
+    space: str | None = None  # what ACE mixes: logits, probs, confidence, geometric
+    size: int | None = None  # f_o is fitted on so many random samples of the calibration set
+    hard_size: int | None = None  # f_h is fitted on so many random samples of the hard set
+    same_size: bool = False  # f_o is fitted on as many samples as the hard set has
+    domain: str | None = None  # calibrate on this split alone, where there are several
 
     def as_plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""
@@ -60,8 +72,18 @@ class TrialSpec:
     def __str__(self) -> str:
         if self.method == "uncalibrated":
             return f"{self.model} uncalibrated"
-        ace = f"+ace d={self.difficulty:g}" if self.method == "ace" else ""
-        return f"{self.model} {self.calibrator}{ace} seed {self.seed}"
+        method = "" if self.method == "alone" else f"+{self.method}"
+        difficulty = "" if self.difficulty is None else f" d={self.difficulty:g}"
+        added = "".join(
+            f" {name}={value}"
+            for name in ADDED
+            if (value := getattr(self, name)) is not None and value is not False
+        )
+        return f"{self.model} {self.calibrator}{method}{difficulty}{added} seed {self.seed}"
+
+
+# Fields of a spec that studies add; columns of the results.
+ADDED: Final = ("fixed_alpha", "batch", "space", "size", "hard_size", "same_size", "domain")
 
 
 class EvaluationSplit(NamedTuple):

@@ -1,6 +1,6 @@
 """Extraction through Ray Data against the best plain torch loop, on real images.
 
-    python -m bench.extraction [--shared DIR] [--images 20000] [--only cifar|imagenet]
+    python -m bench.extraction [--shared DIR] [--images N] [--rounds 3] [--only cifar|imagenet]
 
 Both run on the same cores, one after the other. Loops of several designs are tried on a few images
 (one process with all threads; one process per core; a DataLoader), and the fastest runs in full:
@@ -49,6 +49,7 @@ class Case:
     files: list[str]  # what the loop reads; of CIFAR: one file of records
     batches: tuple[int, ...]  # sizes to try
     per_trial: int  # images to choose a loop on
+    images: int  # to measure with
 
 
 def cases(shared: Path) -> list[Case]:
@@ -67,6 +68,7 @@ def cases(shared: Path) -> list[Case]:
             [str(shared / "cifar10/cifar-10-batches-bin/test_batch.bin")],
             (16, 64, 256),
             4_000,
+            20_000,
         ),
         Case(
             "tf_efficientnet_lite0 on ImageNet JPEGs",
@@ -75,6 +77,7 @@ def cases(shared: Path) -> list[Case]:
             sorted(map(str, (shared / "imagenet/val").glob("*/*.JPEG"))),
             (4, 16, 64),
             500,
+            4_000,
         ),
     ]
 
@@ -267,22 +270,22 @@ def marginal(case: Case, count: int) -> float:
     return (end - start) * count / (last - first)
 
 
-def compare(case: Case, count: int) -> None:
-    """Print one case: loop, pipeline, loop again."""
+def compare(case: Case, count: int, rounds: int) -> None:
+    """Print one case: pipeline and loop by turns, since the machine's own speed drifts."""
     print(f"{case.name}: choosing the loop on {case.per_trial:,} images")
     loop = best_loop(case)
-    first = seconds_of(case, loop, count)
-    with ray_session():
-        ours = marginal(case, count)
-    second = seconds_of(case, loop, count)
-    plain = min(first, second)
-    print(
-        f"\n  plain loop   {count / plain:8,.0f} images/s ({loop}; runs {count / first:,.0f}, "
-        f"{count / second:,.0f})\n"
-        f"  pipeline     {count / ours:8,.0f} images/s (second {count:,})\n"
-        f"  ratio        {plain / ours:8.2f}\n",
-        flush=True,
-    )
+    ratios = []
+    for _ in range(rounds):
+        with ray_session():
+            ours = marginal(case, count)
+        plain = seconds_of(case, loop, count)
+        ratios.append(plain / ours)
+        print(
+            f"  pipeline {count / ours:8,.0f}/s   loop {count / plain:8,.0f}/s   "
+            f"ratio {ratios[-1]:.2f}",
+            flush=True,
+        )
+    print(f"  {case.name}, {count:,} images, {loop}: median ratio {np.median(ratios):.2f}\n")
 
 
 def main() -> None:
@@ -290,7 +293,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     default = os.environ.get("ACE_RAY_SHARED", Path(__file__).parents[2] / "shared")
     parser.add_argument("--shared", type=Path, default=Path(default))
-    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--images", type=int, help="default: 20,000 of CIFAR, 4,000 of ImageNet")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=["cifar", "imagenet"])
     options = parser.parse_args()
     root = options.shared / "data"
@@ -298,7 +302,7 @@ def main() -> None:
         parser.error(f"{root}: no real images there; give --shared")
     for case, tag in zip(cases(root), ("cifar", "imagenet"), strict=True):
         if options.only in (None, tag):
-            compare(case, options.images)
+            compare(case, options.images or case.images, options.rounds)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import pytest
 from PIL import Image
 from pydantic import TypeAdapter, ValidationError
 
+from ace_ray.benchmarks import registry
 from ace_ray.benchmarks.halves import calibrates
+from ace_ray.benchmarks.locate import Located
 from ace_ray.benchmarks.registry import BENCHMARKS, Request, find_benchmark, load_benchmarks
 from ace_ray.benchmarks.split import Split, Unreadable
+from ace_ray.config import load_plain
 from ace_ray.errors import AceRayError
 
 SHARED = Path(os.environ.get("ACE_RAY_SHARED", Path(__file__).parents[2] / "shared")) / "data"
@@ -338,3 +342,44 @@ def test_every_benchmark_can_be_listed() -> None:
         assert benchmark.name == name
         assert benchmark.about
         assert "\n" not in benchmark.about + benchmark.origin
+
+
+def test_third_party_benchmarks_are_found_by_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that calls `register_benchmark`, as docs/benchmarks.md says; usable in a config."""
+    (tmp_path / "stripes.py").write_text(
+        """
+from dataclasses import dataclass
+import numpy as np
+from ace_ray.benchmarks.registry import Benchmark, register_benchmark
+from ace_ray.benchmarks.split import Samples, Split
+
+@dataclass(frozen=True)
+class Options:
+    images: int = 6
+
+def read(root, sources):
+    return [np.full((8, 8, 3), int(s), np.uint8) for s in sources]
+
+def splits(request):
+    names = [str(i) for i in range(request.options.images)]
+    samples = Samples.of(names, [i % 2 for i in range(len(names))], names)
+    return [Split(benchmark=request.name, name="test", role="id", samples=samples,
+                  classes=("a", "b"), digest=samples.digest("stripes-1"), reader=read)]
+
+register_benchmark(Benchmark(name="stripes", about="-", options=Options, splits=splits))
+"""
+    )
+    point = metadata.EntryPoint("stripes", "stripes", "ace_ray.benchmarks")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    load_benchmarks.cache_clear()
+    try:
+        config = load_plain({"benchmarks": [{"name": "stripes", "images": 4}]}, "test")
+        (split,) = Located(config.benchmark_configs(), None).splits("stripes")
+        assert split.rows == 4
+        assert [int(item.mean()) for item in read(split)] == [0, 1, 2, 3]
+    finally:
+        BENCHMARKS.pop("stripes", None)
+        load_benchmarks.cache_clear()

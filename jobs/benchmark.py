@@ -18,7 +18,9 @@ if __name__ == "__main__":
     )
     parser.add_argument("--config", help="YAML file; without it the embedded benchmark runs")
     parser.add_argument("--store", help="where the cluster's nodes can all read and write")
+    parser.add_argument("--data-root", help="where they can all read the data sets")
     args = parser.parse_args()
     config = [args.config] if args.config else []
     store = ["--store", args.store] if args.store else []
-    main(["run", *config, *store])
+    data = ["--data-root", args.data_root] if args.data_root else []
+    main(["run", *config, *store, *data])

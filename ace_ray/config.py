@@ -18,8 +18,17 @@ from ace_ray.identity import BENCHMARK_RUNTIME, content_key
 from ace_ray.models.config import ModelConfig, parse_model
 from ace_ray.models.config import as_plain as plain_model
 
-Study: TypeAlias = Literal["severity", "ttest", "alpha"]
+# Tables, and figures by the prefix `fig_`: docs/studies.md.
+Study: TypeAlias = Literal[
+    "table1", "table2", "table3", "quartiles", "metrics", "ttest", "welch", "severity", "alpha",
+    "estimation", "same_size", "weak_models", "wilds", "combination", "domains", "fig_nll",
+    "fig_difficulty", "fig_id", "fig_size", "fig_d", "fig_weighting", "fig_alpha", "fig_batch",
+]  # fmt: skip
 STUDIES: Final[tuple[Study, ...]] = get_args(Study)
+# What the plain grid already gives: no study of these adds a trial.
+FREE_STUDIES: Final[tuple[Study, ...]] = (
+    "severity", "table1", "metrics", "ttest", "welch", "quartiles", "alpha", "fig_id",
+)  # fmt: skip
 _STRICT: Final = ConfigDict(extra="forbid")
 
 # Strict: "10" is not a number and 1 is not a name. A float may be written as a whole number.
@@ -114,7 +123,7 @@ class Config:
     store: Name = "./ace-store"
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
-    studies: tuple[Study, ...] = STUDIES
+    studies: tuple[Study, ...] = FREE_STUDIES
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
 
     def model_configs(self) -> tuple[ModelConfig, ...]:

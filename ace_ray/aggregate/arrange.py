@@ -58,7 +58,8 @@ class Series(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether no study added anything."""
-        return all(getattr(self, name) in (None, False) for name in ADDED)
+        # By identity: a fixed alpha of 0 is something.
+        return all((v := getattr(self, name)) is None or v is False for name in ADDED)
 
     def alone(self) -> Series:
         """Return the plain calibrator alone, which this is compared with."""

@@ -55,9 +55,11 @@ def percent(values: list[float] | None, mark: str = "") -> Cell:
     return Cell(mean, f"{mean:.2f} ±{spread:.3f}" if spread > 1e-12 else f"{mean:.2f}", mark)
 
 
-def mark(base: list[float] | None, other: list[float] | None) -> str:
+def mark(
+    base: list[float] | None, other: list[float] | None, *, own_variances: bool = False
+) -> str:
     """Return "better" (lower), "worse", or nothing where the difference is not significant."""
-    if not significant(compare(base, other)):
+    if not significant(compare(base, other, own_variances=own_variances)):
         return ""
     assert base is not None
     assert other is not None

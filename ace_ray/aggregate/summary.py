@@ -120,7 +120,9 @@ def _peer(best: _Candidate, known: list[_Candidate]) -> str:
         if not with_ace:
             return ""
         other = min(with_ace, key=lambda c: c.shifted)
-        return f" (ACE does not help it: {_percent(other.shifted)})" if not other.harms else ""
+        if other.shifted < best.shifted:
+            return ""  # it harms in-distribution, which is said apart
+        return f" (ACE does not help it: {_percent(other.shifted)})"
     alone = next((c for c in known if c.series == best.series.alone()), None)
     return f" ({alone.name} alone: {_percent(alone.shifted)})" if alone else ""
 

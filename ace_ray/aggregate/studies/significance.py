@@ -40,7 +40,8 @@ def _tested(results: Results, name: str, title: str, *, own_variances: bool) -> 
     adjusted = holm_adjusted(tests)
     rows: list[list[Cell]] = []
     for key, alone, ace in pairs:
-        cells = [label(key), percent(alone), percent(ace, mark(alone, ace))]
+        verdict = mark(alone, ace, own_variances=own_variances)
+        cells = [label(key), percent(alone), percent(ace, verdict)]
         test = tests[key]
         if alone is None or ace is None:
             cells += [missing()] * 5

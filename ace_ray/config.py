@@ -48,6 +48,8 @@ class SweepConfig:
     seeds: tuple[Annotated[Whole, Field(ge=0, lt=2**63)], ...] = (1, 2, 3, 4, 5)
     bins: Annotated[Whole, Field(ge=1, le=1000)] = 25  # of the ECE
     clip_alpha: Annotated[bool, Field(strict=True)] = True  # keep alpha in [0, 1]
+    # Resamples of the test samples behind the intervals of ttest and welch; None: no intervals.
+    bootstrap: Annotated[Whole, Field(ge=2, le=10_000)] | None = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,13 @@ def record_of(key: str, spec: Mapping[str, Any], places: tuple[Place, ...]) -> d
             right = [1000 >> i for i in range(10)] + [0] * 140
             wrong = [0] * 10 + [40, 20, 10] + [0] * 137
             diagram |= {"nll_right": right, "nll_wrong": wrong}
+        if spec["bootstrap"] is not None:
+            diagram["ece_resampled"] = [
+                round(
+                    ece + 0.01 * noise(place.split, i) + 0.002 * noise(place.split, i, str(spec)), 9
+                )
+                for i in range(20)
+            ]
         diagrams.append(diagram)
     return {
         "key": key, "spec": dict(spec), "measurements": rows, "diagrams": diagrams, "warnings": [],

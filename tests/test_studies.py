@@ -21,8 +21,9 @@ from ace_ray.aggregate.studies import STUDIES
 from ace_ray.aggregate.study import output_path
 from ace_ray.aggregate.summary import summary
 from ace_ray.aggregate.table import Cell, Table
-from ace_ray.calibration import Significance
+from ace_ray.calibration import Bootstrap, Significance
 from ace_ray.calibration.density import EDGES, nll_histograms
+from ace_ray.calibration.resample import ece_resamples
 from ace_ray.config import FREE_STUDIES, load
 from ace_ray.config import STUDIES as NAMES
 from ace_ray.identity import canonical_json
@@ -30,6 +31,7 @@ from ace_ray.sweep.specs import grid, specs_of
 from ace_ray.sweep.trial import ADDED
 from tests.conftest import ROOT
 from tests.synthetic import GOLDEN, PLACES, arranged, config_of, records
+from tests.test_pipeline import plain_ece
 
 CONFIG = config_of()
 RECORDS = records(CONFIG)
@@ -355,6 +357,45 @@ def test_nll_histograms_count_every_sample() -> None:
     assert found["nll_right"][1:] == expected.tolist()[1:]
 
 
+def test_resampled_ece_is_that_of_the_resamples() -> None:
+    rng = np.random.default_rng(5)
+    p = rng.uniform(0.2, 1, 700)
+    correct = rng.uniform(size=700) < p**2
+    found = ece_resamples(p, correct, bins=10, resamples=30)
+    draws = np.random.default_rng([700, 30])
+    for value in found:
+        rows = draws.integers(0, 700, 700)
+        assert value == pytest.approx(plain_ece(p[rows], correct[rows], 10), abs=1e-12)
+    # The spread of a paired difference is that of the package's own bootstrap, to its noise.
+    other = p**2
+    paired = ece_resamples(other, correct, 10, 2000) - ece_resamples(p, correct, 10, 2000)
+    known = Bootstrap({"a": other, "b": p}, correct, 10, 2000).difference("a", "b")
+    assert np.std(paired, ddof=1) == pytest.approx((known.high - known.low) / 2 / 1.96, rel=0.1)
+
+
+def test_intervals_are_of_paired_resamples_and_only_where_they_were_kept() -> None:
+    specs = [s for s in specs_of(CONFIG) if s.bootstrap is not None]
+    assert [(s.method, s.calibrator, s.seed) for s in specs] == [
+        (method, family, 1) for family in ("temperature", "spline") for method in ("alone", "ace")
+    ]
+    kept = {
+        r["spec"]["method"]: {m["split"]: (m["ece"], d["ece_resampled"])
+                              for m, d in zip(r["measurements"], r["diagrams"], strict=True)}
+        for r in RECORDS
+        if r["spec"]["bootstrap"] and r["spec"]["calibrator"] == "spline"
+    }  # fmt: skip
+    drawn = {m: np.mean([kept[m][s][1] for s in SEVERE], axis=0) for m in kept}
+    change = np.mean([kept["ace"][s][0] - kept["alone"][s][0] for s in SEVERE])
+    reach = 1.959964 * np.std(drawn["ace"] - drawn["alone"], ddof=1)
+    row = cells(show("ttest"))["spline+ACE, severity 5"]
+    assert row[-2].value == pytest.approx(100 * (change - reach), abs=1e-9)
+    assert row[-1].value == pytest.approx(100 * (change + reach), abs=1e-9)
+    without = config_of(sweep={"bootstrap": None})
+    table = show("ttest", arranged(without))
+    assert {row[-1].value for row in table.rows} == {None}
+    assert not any("bootstrap" in note for note in table.notes)
+
+
 def test_densities_integrate_to_one() -> None:
     (panel,) = show("fig_nll").panels
     for curve in panel.curves:
@@ -379,4 +420,4 @@ def test_every_study_has_a_configuration_and_a_page() -> None:
 
 def test_series_of_a_trial_keeps_all_but_seed_and_run_wide_options() -> None:
     (spec, *_) = specs_of(CONFIG)
-    assert set(spec.as_plain()) - set(Series._fields) == {"seed", "bins", "clip_alpha"}
+    assert set(spec.as_plain()) - set(Series._fields) == {"seed", "bins", "clip_alpha", "bootstrap"}

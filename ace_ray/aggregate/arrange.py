@@ -26,6 +26,9 @@ COMPARATORS: Final = {
 }
 
 
+_REACH: Final = 1.959964  # standard errors on either side of a 95 % interval
+
+
 class Group(NamedTuple):
     """A column: one split, or all corruptions of one severity, over which metrics are averaged."""
 
@@ -85,6 +88,7 @@ class Results:
         asked: Series -> the seeds that were asked for: what a complete series has.
         measured: Series -> split -> seed -> measurement.
         densities: Model -> the NLL of right and wrong samples of the calibration set.
+        resampled: Series -> split -> the first seed's ECE, and that of its bootstrap resamples.
     """
 
     groups: list[Group]
@@ -93,6 +97,7 @@ class Results:
     asked: dict[Series, list[int | None]]
     measured: dict[Series, dict[Place, dict[int | None, dict[str, Any]]]]
     densities: dict[str, Densities]
+    resampled: dict[Series, dict[Place, tuple[float, list[float]]]]
 
     @classmethod
     def arrange(
@@ -113,13 +118,18 @@ class Results:
             asked.setdefault(Series.of(spec), []).append(spec["seed"])
         measured: dict[Series, dict[Place, dict[int | None, dict[str, Any]]]] = {}
         densities: dict[str, Densities] = {}
+        resampled: dict[Series, dict[Place, tuple[float, list[float]]]] = {}
         seen: dict[Place, dict[str, Any]] = {}
         for record in records:
-            places = measured.setdefault(Series.of(record["spec"]), {})
+            series = Series.of(record["spec"])
+            places = measured.setdefault(series, {})
             for row, diagram in zip(record["measurements"], record["diagrams"], strict=True):
                 place = (row["benchmark"], row["split"])
                 seen.setdefault(place, row)
                 places.setdefault(place, {})[record["spec"]["seed"]] = row
+                if "ece_resampled" in diagram:
+                    drawn = (row["ece"], diagram["ece_resampled"])
+                    resampled.setdefault(series, {})[place] = drawn
                 if row["role"] == "calibration" and "nll_right" in diagram:
                     density = Densities(diagram["nll_right"], diagram["nll_wrong"])
                     model = record["spec"]["model"]
@@ -127,8 +137,8 @@ class Results:
                     densities[model] = density if known is None else known.plus(density)
         shown = {"uncalibrated", "alone", "ace", *COMPARATORS}
         grid = {None, *difficulties}
-        series = [s for s in asked if s.plain and s.method in shown and s.difficulty in grid]
-        return cls(_groups(seen), series, tuple(difficulties), asked, measured, densities)
+        rows = [s for s in asked if s.plain and s.method in shown and s.difficulty in grid]
+        return cls(_groups(seen), rows, tuple(difficulties), asked, measured, densities, resampled)
 
     @property
     def inside(self) -> Group | None:
@@ -185,6 +195,26 @@ class Results:
         """Return the metric per seed, averaged over the group; None if a measurement is missing."""
         matrix = self.matrix(series, group, metric)
         return None if matrix is None else [float(np.mean(row)) for row in matrix]
+
+    def interval(self, base: Series, other: Series, group: Group) -> tuple[float, float] | None:
+        """Return the 95 % interval of the change in ECE from base to other, over test samples.
+
+        Paired bootstrap of the first seed, averaged over the group: normal, centred on the
+        estimate, since resampling inflates the ECE itself. None where no resamples were kept.
+        """
+        pairs = [self.resampled.get(series, {}) for series in (base, other)]
+        if not all(place in found for found in pairs for place in group.splits):
+            return None
+        drawn = [[found[place] for place in group.splits] for found in pairs]
+        estimates = [float(np.mean([ece for ece, _ in side])) for side in drawn]
+        # One row per split: resamples of different splits are averaged in step.
+        lengths = {len(values) for side in drawn for _, values in side}
+        if len(lengths) != 1:
+            return None
+        means = [np.mean([values for _, values in side], axis=0) for side in drawn]
+        change = estimates[1] - estimates[0]
+        reach = _REACH * float(np.std(means[1] - means[0], ddof=1))
+        return change - reach, change + reach
 
     def mean(
         self, series: Series, groups: Sequence[Group], metric: str = "ece"

@@ -15,8 +15,8 @@ EDGES: Final = np.linspace(0, 15, 151)
 class Densities(NamedTuple):
     """Samples per bin of `EDGES`, of right and of wrong predictions."""
 
-    right: list[int]
-    wrong: list[int]
+    right: list[float]
+    wrong: list[float]
 
     def plus(self, other: Densities) -> Densities:
         """Return both sets of samples together."""
@@ -25,7 +25,7 @@ class Densities(NamedTuple):
         return Densities(right, wrong)
 
 
-def nll_histograms(p: FloatArray, correct: BoolArray) -> dict[str, list[int]]:
+def nll_histograms(p: FloatArray, correct: BoolArray) -> dict[str, list[float]]:
     """Return `nll_right` and `nll_wrong` of a split, for its diagram in a trial's record.
 
     Args:
@@ -37,13 +37,13 @@ def nll_histograms(p: FloatArray, correct: BoolArray) -> dict[str, list[int]]:
     return {"nll_right": _counts(loss[correct]), "nll_wrong": _counts(loss[~correct])}
 
 
-def _counts(loss: FloatArray) -> list[int]:
+def _counts(loss: FloatArray) -> list[float]:
     # Rounding may leave a probability a hair above 1.
     counts, _ = np.histogram(np.clip(loss, EDGES[0], EDGES[-1]), EDGES)
     return [int(c) for c in counts]
 
 
-def density(counts: list[int]) -> list[float] | None:
+def density(counts: list[float]) -> list[float] | None:
     """Return the counts as a probability density; None where there are no samples."""
     total = sum(counts)
     width = float(EDGES[1] - EDGES[0])

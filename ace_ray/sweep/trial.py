@@ -52,6 +52,7 @@ class TrialSpec:
     hard_size: int | None = None  # f_h is fitted on so many random samples of the hard set
     same_size: bool = False  # f_o is fitted on as many samples as the hard set has
     domain: str | None = None  # calibrate on this split alone, where there are several
+    bootstrap: int | None = None  # resamples whose ECE the record keeps beside the measurements
 
     def as_plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""
@@ -205,7 +206,10 @@ def _measure(
         "nll": _finite_nll(proba, label),
     }
     diagram = {name: values.tolist() for name, values in bins._asdict().items()}
-    return row, diagram
+    # Imported here: extras needs the spec.
+    from ace_ray.sweep.extras import extras
+
+    return row, diagram | extras(spec, confidence, correct, true_class(proba, label))
 
 
 def _finite_nll(proba: FloatArray, label: IntArray) -> float | None:

@@ -15,7 +15,11 @@ from ace_ray.calibration import effect_size
 
 _COLUMNS: Final = [
     "comparison", "alone, ECE (%)", "with ACE, ECE (%)", "change", "t", "p", "p (Holm)", "effect",
+    "low", "high",
 ]  # fmt: skip
+_INTERVAL: Final = (
+    "low, high: 95 % interval of the change over test samples, paired bootstrap of the first seed"
+)
 
 
 def ttest(results: Results) -> Table:
@@ -31,23 +35,22 @@ def welch(results: Results) -> Table:
 def _tested(results: Results, name: str, title: str, *, own_variances: bool) -> Table:
     pairs = [
         (f"{row.name}, {group.name}", results.values(row.base, group),
-         results.values(row.series, group))
+         results.values(row.series, group), results.interval(row.base, row.series, group))
         for row in plain_rows(results, ["ace"])
         if row.base is not None
         for group in results.groups
     ]  # fmt: skip
-    tests = {key: compare(alone, ace, own_variances=own_variances) for key, alone, ace in pairs}
+    tests = {key: compare(alone, ace, own_variances=own_variances) for key, alone, ace, _ in pairs}
     adjusted = holm_adjusted(tests)
     rows: list[list[Cell]] = []
-    for key, alone, ace in pairs:
+    for key, alone, ace, interval in pairs:
         verdict = mark(alone, ace, own_variances=own_variances)
         cells = [label(key), percent(alone), percent(ace, verdict)]
         test = tests[key]
         if alone is None or ace is None:
-            cells += [missing()] * 5
+            cells += [missing()] * 7
         else:
-            change = 100 * float(np.mean(ace) - np.mean(alone))
-            cells.append(Cell(change, f"{change:+.3f}"))
+            cells.append(_change(float(np.mean(ace) - np.mean(alone))))
             if test is None:
                 cells += [Cell(None, ""), Cell(None, "one seed"), Cell(None, ""), Cell(None, "")]
             else:
@@ -59,6 +62,8 @@ def _tested(results: Results, name: str, title: str, *, own_variances: bool) -> 
                     Cell(holm, "" if holm is None else p_text(holm)),
                     Cell(effect, "" if effect is None else f"{effect:.2f}"),
                 ]
+            for end in interval or (None, None):
+                cells.append(Cell(None, "") if end is None else _change(end))
         rows.append(cells)
     return Table(
         name,
@@ -69,8 +74,13 @@ def _tested(results: Results, name: str, title: str, *, own_variances: bool) -> 
             "t: with ACE minus alone, negative where ACE is lower (the paper's sign is opposite)",
             f"p (Holm): adjusted for the {len(adjusted)} comparisons of this table; effect: "
             "Hedges' g",
+            *([_INTERVAL] if any(pair[3] for pair in pairs) else []),
         ],
     )
+
+
+def _change(fraction: float) -> Cell:
+    return Cell(100 * fraction, f"{100 * fraction:+.3f}")
 
 
 TABLES: Final[Mapping[str, Study]] = {"ttest": Study(ttest), "welch": Study(welch)}

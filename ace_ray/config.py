@@ -18,8 +18,17 @@ from ace_ray.identity import BENCHMARK_RUNTIME, content_key
 from ace_ray.models.config import ModelConfig, parse_model
 from ace_ray.models.config import as_plain as plain_model
 
-Study: TypeAlias = Literal["severity", "ttest", "alpha"]
+# Tables, and figures by the prefix `fig_`: docs/studies.md.
+Study: TypeAlias = Literal[
+    "table1", "table2", "table3", "quartiles", "metrics", "ttest", "welch", "severity", "alpha",
+    "estimation", "same_size", "weak_models", "wilds", "combination", "domains", "fig_nll",
+    "fig_difficulty", "fig_id", "fig_size", "fig_d", "fig_weighting", "fig_alpha", "fig_batch",
+]  # fmt: skip
 STUDIES: Final[tuple[Study, ...]] = get_args(Study)
+# What the plain grid already gives: no study of these adds a trial.
+FREE_STUDIES: Final[tuple[Study, ...]] = (
+    "severity", "table1", "metrics", "ttest", "welch", "quartiles", "alpha", "fig_id",
+)  # fmt: skip
 _STRICT: Final = ConfigDict(extra="forbid")
 
 # Strict: "10" is not a number and 1 is not a name. A float may be written as a whole number.
@@ -39,6 +48,8 @@ class SweepConfig:
     seeds: tuple[Annotated[Whole, Field(ge=0, lt=2**63)], ...] = (1, 2, 3, 4, 5)
     bins: Annotated[Whole, Field(ge=1, le=1000)] = 25  # of the ECE
     clip_alpha: Annotated[bool, Field(strict=True)] = True  # keep alpha in [0, 1]
+    # Resamples of the test samples behind the intervals of ttest and welch; None: no intervals.
+    bootstrap: Annotated[Whole, Field(ge=2, le=10_000)] | None = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +125,7 @@ class Config:
     store: Name = "./ace-store"
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
-    studies: tuple[Study, ...] = STUDIES
+    studies: tuple[Study, ...] = FREE_STUDIES
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
 
     def model_configs(self) -> tuple[ModelConfig, ...]:

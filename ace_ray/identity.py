@@ -35,6 +35,7 @@ RESULT: Final = frozenset(
         "sweep.seeds",
         "sweep.bins",
         "sweep.clip_alpha",
+        "sweep.bootstrap",
         "studies",
     }
 )

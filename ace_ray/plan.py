@@ -19,7 +19,8 @@ from ace_ray.manifest import outputs_present, read_run_marker
 from ace_ray.report.render import REPORT_CODE
 from ace_ray.store import Store
 from ace_ray.sweep.records import recorded
-from ace_ray.sweep.trial import TrialSpec, specs_of
+from ace_ray.sweep.specs import specs_of
+from ace_ray.sweep.trial import TrialSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

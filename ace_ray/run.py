@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import yaml
 
+from ace_ray.aggregate.study import output_path
 from ace_ray.errors import PartialFailure, UsageError
 from ace_ray.logits.table import read_marker, read_split
 from ace_ray.logits.units import stored_unit
@@ -145,13 +146,14 @@ def run_report(plan: Plan, need_ray: Callable[[], None]) -> None:
     from ace_ray.aggregate.actor import aggregate
 
     store, folder, studies = plan.store, plan.folder, plan.config.studies
-    missing = aggregate(store, plan.run_id, plan.specs, studies)
+    difficulties = plan.config.sweep.difficulty
+    missing = aggregate(store, plan.run_id, plan.specs, studies, difficulties)
     paths = render(store, plan.run_id, studies)
     say(f"report: {store.locate(f'{folder}/report.html')}")
     if missing:
         return
     paths += [f"{folder}/results.parquet", f"{folder}/summary.json"]
-    paths += [f"{folder}/tables/{study}.json" for study in studies]
+    paths += [f"{folder}/{output_path(study)}" for study in studies]
     write_run_marker(store, plan.run_id, plan.key, REPORT_CODE, paths)
 
 

@@ -57,7 +57,7 @@ def test_layout_of_the_store(small_run: dict[str, Any]) -> None:
         "tables", "figures", "report.html", MARKER,
     }  # fmt: skip
     assert len(list((run / "trials").iterdir())) == 7
-    for study in ("severity", "ttest", "alpha"):
+    for study in ("severity", "table1", "metrics", "ttest", "welch", "quartiles", "alpha"):
         for suffix in ("md", "csv", "json"):
             assert (run / "tables" / f"{study}.{suffix}").stat().st_size > 0
     assert not (small_run["store"] / "staging").exists() or not any(

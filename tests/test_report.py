@@ -134,7 +134,7 @@ def test_a_browser_shows_the_page(
         box = page.locator("figure svg").nth(i).bounding_box()
         assert box["width"] > 200
         assert box["height"] > 120
-    assert page.locator("table").count() == 3
+    assert page.locator("table").count() == 7
     assert "temperature+ACE" in page.locator("table").first.inner_text()
     # The page itself never scrolls sideways; wide tables scroll in their own box.
     assert page.evaluate("document.documentElement.scrollWidth") <= width

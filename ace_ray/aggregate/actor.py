@@ -7,9 +7,12 @@ from typing import Any
 
 import ray
 
+from ace_ray.aggregate.arrange import Results
 from ace_ray.aggregate.diagrams import diagrams
 from ace_ray.aggregate.results import encode_results, results_rows
-from ace_ray.aggregate.tables import STUDIES, Results, Series, summary
+from ace_ray.aggregate.studies import STUDIES
+from ace_ray.aggregate.study import output_path
+from ace_ray.aggregate.summary import summary
 from ace_ray.session import unwrapped
 from ace_ray.store import Store
 from ace_ray.sweep.records import read_record, recorded
@@ -23,19 +26,21 @@ class Aggregator:
         self.store = Store.open(store_uri)
 
     def aggregate(
-        self, run_id: str, specs: dict[str, dict[str, Any]], studies: Sequence[str]
+        self,
+        run_id: str,
+        specs: dict[str, dict[str, Any]],
+        studies: Sequence[str],
+        difficulties: Sequence[float],
     ) -> int:
-        """Write results and tables of a run; return how many of its trials have no record."""
+        """Write results, tables and figures; return how many trials of the run have no record."""
         done = recorded(self.store, run_id)
         records = [read_record(self.store, run_id, key) for key in specs if key in done]
         rows = results_rows(run_id, records)
-        series = [_series(TrialSpec(**spec)) for spec in specs.values()]
-        seeds = len({spec["seed"] for spec in specs.values() if spec["method"] == "alone"})
-        results = Results.arrange(rows, list(dict.fromkeys(series)), seeds)
+        results = Results.arrange(records, specs.values(), difficulties)
         folder = f"runs/{run_id}"
         for study in studies:
-            table = STUDIES[study](results)
-            self.store.write_json(f"{folder}/tables/{study}.json", table.as_plain())
+            made = STUDIES[study].show(results)
+            self.store.write_json(f"{folder}/{output_path(study)}", made.as_plain())
         warnings = sorted({f"{_title(r)}: {w}" for r in records for w in r["warnings"]})
         self.store.write_json(
             f"{folder}/summary.json",
@@ -51,21 +56,29 @@ class Aggregator:
         return len(specs) - len(records)
 
 
-def _series(spec: TrialSpec) -> Series:
-    return Series(spec.model, spec.calibrator, spec.method, spec.difficulty)
-
-
 def _title(record: dict[str, Any]) -> str:
     return str(TrialSpec(**record["spec"]))
 
 
 def aggregate(
-    store: Store, run_id: str, specs: dict[str, TrialSpec], studies: Sequence[str]
+    store: Store,
+    run_id: str,
+    specs: dict[str, TrialSpec],
+    studies: Sequence[str],
+    difficulties: Sequence[float],
 ) -> int:
-    """Run the actor once and return how many trials have no record."""
+    """Run the actor once and return how many trials have no record.
+
+    Args:
+        store: Where the records are, and where the results go.
+        run_id: The run.
+        specs: All its trials, by key.
+        studies: What to make.
+        difficulties: Of the plain grid; trials with another one belong to a study.
+    """
     remote: Any = ray.remote(Aggregator)
     actor = remote.options(max_restarts=3, max_task_retries=3, num_cpus=0).remote(store.uri)
     plain = {key: spec.as_plain() for key, spec in specs.items()}
     with unwrapped():
-        missing: int = ray.get(actor.aggregate.remote(run_id, plain, studies))
+        missing: int = ray.get(actor.aggregate.remote(run_id, plain, studies, difficulties))
     return missing

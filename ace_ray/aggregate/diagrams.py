@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ace_ray.aggregate.tables import Results, Series
+from ace_ray.aggregate.arrange import Results, Series
 
 
 class Diagram(NamedTuple):
@@ -23,17 +23,21 @@ class Diagram(NamedTuple):
 
 
 def diagrams(results: Results, records: Iterable[Mapping[str, Any]]) -> list[Diagram]:
-    """Add up the bins of every series over the splits of each group and over seeds."""
+    """Add up the bins of every plain series over the splits of each group and over seeds."""
     sums: dict[tuple[Series, str], np.ndarray[Any, Any]] = {}
+    groups = {place: group.name for group in results.groups for place in group.splits}
+    plain = set(results.series)
     for record in records:
-        spec = record["spec"]
-        series = Series(spec["model"], spec["calibrator"], spec["method"], spec["difficulty"])
+        series = Series.of(record["spec"])
+        if series not in plain:
+            continue
         for row, bins in zip(record["measurements"], record["diagrams"], strict=True):
+            group = groups.get((row["benchmark"], row["split"]))
+            if group is None:
+                continue
             value = np.array([bins["samples"], bins["confidence"], bins["correct"]])
-            for group in results.groups:
-                if (row["benchmark"], row["split"]) in group.splits:
-                    known = sums.get((series, group.name))
-                    sums[series, group.name] = value if known is None else known + value
+            known = sums.get((series, group))
+            sums[series, group] = value if known is None else known + value
     return [
         Diagram(series.model, series.calibrator, str(series), group, *value.tolist())
         for (series, group), value in sums.items()

@@ -9,6 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ace_ray.sweep.trial import ADDED
+
 SCHEMA: Final = pa.schema(
     [
         ("run_id", pa.string()),
@@ -22,6 +24,13 @@ SCHEMA: Final = pa.schema(
         ("method", pa.string()),
         ("difficulty", pa.float64()),
         ("seed", pa.int64()),
+        ("fixed_alpha", pa.float64()),
+        ("batch", pa.int64()),
+        ("space", pa.string()),
+        ("size", pa.int64()),
+        ("hard_size", pa.int64()),
+        ("same_size", pa.bool_()),
+        ("domain", pa.string()),
         ("alpha", pa.float64()),
         ("alpha_raw", pa.float64()),
         ("n", pa.int64()),
@@ -36,8 +45,15 @@ SCHEMA: Final = pa.schema(
 
 
 def results_rows(run_id: str, records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the measurements of all records, in the order of the records."""
-    return [{"run_id": run_id, **row} for record in records for row in record["measurements"]]
+    """Return the measurements of all records, in the order of the records.
+
+    What a study added to a trial comes from its spec.
+    """
+    return [
+        {"run_id": run_id, **{name: record["spec"][name] for name in ADDED}, **row}
+        for record in records
+        for row in record["measurements"]
+    ]
 
 
 def encode_results(rows: list[dict[str, Any]]) -> bytes:

@@ -8,11 +8,12 @@ MISSING = "missing"
 
 
 class Cell(NamedTuple):
-    """A value for machines, a text for people, and whether it is better or worse than its peer."""
+    """A value for machines, a text for people, and how it compares."""
 
     value: float | str | None
     text: str
-    mark: str = ""  # "better", "worse", "missing" or nothing
+    mark: str = ""  # "better", "worse" (than its peer), "missing" or nothing
+    rank: int | None = None  # 1: best of its column, 2: second best
 
 
 class Table(NamedTuple):

@@ -19,7 +19,7 @@ REPORT_CODE: Final = "report-3"
 
 def read_tables(store: Store, run_id: str, studies: Sequence[str]) -> list[Table]:
     """Return a run's tables in the order of its studies."""
-    paths = [f"runs/{run_id}/tables/{study}.json" for study in studies]
+    paths = [f"runs/{run_id}/tables/{s}.json" for s in studies if not s.startswith("fig_")]
     return [Table.from_plain(store.read_json(path)) for path in paths]
 
 

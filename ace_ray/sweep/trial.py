@@ -23,7 +23,6 @@ from ace_ray.calibration import (
     reliability,
 )
 from ace_ray.calibration.softmax import true_class
-from ace_ray.config import Config
 from ace_ray.errors import ConfigError, DataError
 from ace_ray.identity import CALIBRATION_CODE, RECORD_SCHEMA, content_key
 
@@ -53,6 +52,7 @@ class TrialSpec:
     hard_size: int | None = None  # f_h is fitted on so many random samples of the hard set
     same_size: bool = False  # f_o is fitted on as many samples as the hard set has
     domain: str | None = None  # calibrate on this split alone, where there are several
+    bootstrap: int | None = None  # resamples whose ECE the record keeps beside the measurements
 
     def as_plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""
@@ -105,27 +105,6 @@ class TrialResult(NamedTuple):
     measurements: list[dict[str, Any]]
     diagrams: list[dict[str, list[float]]]
     warnings: list[str]
-
-
-def specs_of(config: Config) -> list[TrialSpec]:
-    """Return the grid: model x calibrator x difficulty x seed, and what it is compared with.
-
-    `alone` is tried once per seed, as `ace` is: a calibrator may use its seed.
-    """
-    sweep = config.sweep
-    common: dict[str, Any] = {"bins": sweep.bins, "clip_alpha": sweep.clip_alpha}
-    specs: list[TrialSpec] = []
-    for model in config.model_names():
-        specs.append(TrialSpec(model=model, method="uncalibrated", **common))
-        for name in sweep.calibrators:
-            named: dict[str, Any] = {"model": model, "calibrator": name, **common}
-            specs += [TrialSpec(method="alone", seed=seed, **named) for seed in sweep.seeds]
-            specs += [
-                TrialSpec(method="ace", difficulty=d, seed=seed, **named)
-                for d in sweep.difficulty
-                for seed in sweep.seeds
-            ]
-    return specs
 
 
 def fit_trial(spec: TrialSpec, splits: list[EvaluationSplit]) -> TrialResult:
@@ -227,7 +206,10 @@ def _measure(
         "nll": _finite_nll(proba, label),
     }
     diagram = {name: values.tolist() for name, values in bins._asdict().items()}
-    return row, diagram
+    # Imported here: extras needs the spec.
+    from ace_ray.sweep.extras import extras
+
+    return row, diagram | extras(spec, confidence, correct, true_class(proba, label))
 
 
 def _finite_nll(proba: FloatArray, label: IntArray) -> float | None:

@@ -1,0 +1,157 @@
+"""What the results say in words: which method to ship, and what ACE did."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ace_ray.aggregate.arrange import Group, Results, Series
+from ace_ray.aggregate.cells import compare, plain_rows, significant
+from ace_ray.aggregate.table import p_text
+
+
+def summary(results: Results) -> list[str]:
+    """Return a recommendation per model, then a sentence per ACE."""
+    return [recommendation(results, model) for model in results.models()] + changes(results)
+
+
+class _Candidate(NamedTuple):
+    name: str
+    series: Series
+    shifted: float  # mean ECE over the shifted columns
+    inside: str  # what it does in-distribution; empty for the network itself
+    harms: bool  # significantly worse in-distribution than the calibrator alone
+
+
+def recommendation(results: Results, model: str) -> str:
+    """Say which method to ship.
+
+    The rule: the lowest mean ECE over the shifted columns, of equal weight, among methods whose
+    in-distribution ECE is not significantly higher than that of their calibrator alone. What comes
+    without a calibrator is compared with the network as it is.
+    """
+    prefix = f"{model}: " if len(results.models()) > 1 else ""
+    if not results.shifted:
+        return f"{prefix}No recommendation: this run has no split under shift (role `ood`)."
+    known, lost = [], []
+    for series in (s for s in results.series if s.model == model):
+        candidate = _candidate(results, series)
+        if candidate is None:
+            lost.append(results.name(series).removeprefix(f"{model}: "))
+        else:
+            known.append(candidate)
+    gone = f" Not compared, measurements are missing: {', '.join(lost)}." if lost else ""
+    raw = next((c for c in known if c.series.method == "uncalibrated"), None)
+    if raw is None or len(known) < 2:
+        return f"{prefix}No recommendation: too few complete measurements.{gone}"
+    best = min((c for c in known if not c.harms), key=lambda c: c.shifted)
+    if best is raw:
+        rival = min((c for c in known if c is not raw), key=lambda c: c.shifted)
+        but = " but is worse in-distribution" if rival.shifted < raw.shifted else ""
+        text = (
+            "Ship the network as it is: nothing tried lowers its mean OOD ECE of "
+            f"{_percent(raw.shifted)} without harm; "
+            f"{rival.name} has {_percent(rival.shifted)}{but}."
+        )
+    else:
+        text = (
+            f"Ship {best.name}: mean OOD ECE {_percent(raw.shifted)} -> {_percent(best.shifted)} "
+            f"against uncalibrated{_peer(best, known)}; {best.inside}."
+        )
+        tempting = [c for c in known if c.harms and c.shifted < best.shifted]
+        if tempting:
+            low = min(tempting, key=lambda c: c.shifted)
+            text += (
+                f" {low.name} is lower under shift ({_percent(low.shifted)}) but significantly "
+                "worse in-distribution."
+            )
+    return prefix + text + gone
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
+
+
+def _candidate(results: Results, series: Series) -> _Candidate | None:
+    shifted = results.mean(series, results.shifted)
+    if shifted is None:
+        return None
+    name = results.name(series).removeprefix(f"{series.model}: ")
+    verdict, harms = _inside(results, series)
+    return _Candidate(name, series, float(np.mean(shifted)), verdict, harms)
+
+
+def _inside(results: Results, series: Series) -> tuple[str, bool]:
+    """Return what a method does in-distribution, in words, and whether it harms."""
+    group = results.inside
+    if series.method == "uncalibrated":
+        return "", False
+    if group is None:
+        return "in-distribution not measured, this run has no split with the role `id`", False
+    raw = Series(series.model, None, "uncalibrated")
+    plain = series.method == "alone" or series.calibrator is None
+    base = raw if plain else series.alone()
+    before, after = results.values(base, group), results.values(series, group)
+    if before is None or after is None:
+        return "in-distribution not known, measurements are missing", False
+    numbers = f"{_percent(float(np.mean(before)))} -> {_percent(float(np.mean(after)))}"
+    against = "" if base == raw else f" against {base} alone"
+    if plain:
+        # One number against a few: there is no test, and none is needed to ship a calibrator.
+        return f"in-distribution {numbers}", False
+    test = compare(before, after)
+    if test is None:
+        return f"in-distribution {numbers}{against} (one seed, not tested)", False
+    if not significant(test):
+        return f"no significant change in-distribution ({numbers}{against})", False
+    if np.mean(after) < np.mean(before):
+        return f"in-distribution lower too ({numbers}{against})", False
+    return f"in-distribution HIGHER ({numbers}{against})", True
+
+
+def _peer(best: _Candidate, known: list[_Candidate]) -> str:
+    """Return what ACE adds to the best's calibrator, or why it is left out."""
+    if best.series.method == "alone":
+        with_ace = [
+            c for c in known
+            if c.series.method == "ace" and c.series.calibrator == best.series.calibrator
+        ]  # fmt: skip
+        if not with_ace:
+            return ""
+        other = min(with_ace, key=lambda c: c.shifted)
+        if other.shifted < best.shifted:
+            return ""  # it harms in-distribution, which is said apart
+        return f" (ACE does not help it: {_percent(other.shifted)})"
+    alone = next((c for c in known if c.series == best.series.alone()), None)
+    return f" ({alone.name} alone: {_percent(alone.shifted)})" if alone else ""
+
+
+def changes(results: Results) -> list[str]:
+    """Say in words what each ACE did at the strongest shift and in-distribution."""
+    strongest = results.shifted[-1] if results.shifted else None
+    sentences = []
+    for row in plain_rows(results, ["ace"]):
+        parts = [
+            _change(results, row.series, group)
+            for group in (strongest, results.inside)
+            if group is not None
+        ]
+        if parts:
+            sentences.append(f"{row.name}: " + "; ".join(parts) + ".")
+    return sentences
+
+
+def _change(results: Results, ace: Series, group: Group) -> str:
+    before, after = (results.values(s, group) for s in (ace.alone(), ace))
+    if before is None or after is None:
+        return f"{group.name} not known, trials are missing"
+    numbers = f"{100 * np.mean(before):.2f} % -> {100 * np.mean(after):.2f} %"
+    test = compare(before, after)
+    if test is None:
+        return f"{group.name} ECE {numbers} (one seed, not tested)"
+    if not significant(test):
+        return f"{group.name} ECE {numbers}, no significant change (p {p_text(test.p)})"
+    verb = "lower" if np.mean(after) < np.mean(before) else "HIGHER"
+    sign = "exact" if test.p is None else f"p {p_text(test.p)}"
+    return f"{group.name} ECE {numbers}, {verb} ({sign})"

@@ -32,7 +32,6 @@ _LATEX: Final = {
     "[": "{[}",  # after `\\` it would begin an option
     "]": "{]}",
     "*": "{*}",
-    "-": "{-}",  # no ligatures: what is written is what is read
     "±": r"$\pm$",
     "×": r"$\times$",
     "·": r"$\cdot$",
@@ -69,7 +68,8 @@ def latex_text(text: str) -> str:
     for letter in clean(text):
         plain = letter.isascii() or ord(letter) in _ACCENTED
         out.append(_LATEX.get(letter, letter if plain else rf"\texttt{{U+{ord(letter):04X}}}"))
-    return "".join(out)
+    # No ligatures: two hyphens are not a dash.
+    return re.sub(r"-(?=-)", "-{}", "".join(out))
 
 
 def csv_text(text: str) -> str:

@@ -31,7 +31,9 @@ from ace_ray.report.latex import PREAMBLE, latex
 from ace_ray.report.page import page
 from ace_ray.report.palette import looks
 from ace_ray.report.provenance import LogitSource, Warned, grouped, noticed
+from ace_ray.report.render import _file_name, render
 from ace_ray.report.text import comma_separated, markdown, shown, terminal
+from ace_ray.source_state import source_state
 from ace_ray.store import Store
 from tests import gallery
 
@@ -432,6 +434,52 @@ def test_the_run_has_every_format_and_its_provenance(small_run: dict[str, Any]) 
     for figure in (run / "figures").glob("*.svg"):
         ElementTree.fromstring(figure.read_text())
     assert Store.open(str(small_run["store"])).exists
+
+
+def test_the_state_of_the_source_is_known_only_where_it_is_tracked(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        done = subprocess.run(
+            ["git", "-C", tmp_path, *who, *words], check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    assert source_state(package) is None
+    git("init", "-q")
+    assert source_state(package) is None  # in a repository, but no part of it
+    git("add", ".")
+    git("commit", "-qm", "first")
+    assert source_state(package) == {"commit": git("rev-parse", "HEAD"), "dirty": False}
+    (package / "__init__.py").write_text("changed")
+    assert source_state(package) == {"commit": git("rev-parse", "HEAD"), "dirty": True}
+
+
+def test_long_names_of_figures_are_names_of_files() -> None:
+    names = [_file_name("m" * 400), _file_name("m" * 401), _file_name("猫" * 90), _file_name("a/b")]
+    assert len(set(names)) == 4
+    assert all(len(name) < 200 for name in names)
+    assert names[3] == "a%2Fb"
+
+
+def test_a_study_without_table_or_figure_is_a_warning(
+    small_run: dict[str, Any], tmp_path: Path
+) -> None:
+    shutil.copytree(small_run["store"], tmp_path / "store")
+    store = Store.open(str(tmp_path / "store"))
+    figure = gallery.figures()[2]._replace(name="fig_alpha")
+    run_id = small_run["run_id"]
+    store.write_json(f"runs/{run_id}/figures/fig_alpha.json", figure.as_plain())
+    paths = render(store, run_id, ["severity", "fig_alpha", "fig_d"])
+    assert all(store.has(path) for path in paths)
+    own = {path.rpartition("/")[2] for path in paths if "/figures/" in path}
+    assert own >= {"fig_alpha.json", "fig_alpha.svg", "ece-by-severity.svg"}
+    text = store.read(f"runs/{run_id}/report.html").decode()
+    assert "study fig_d has no table and no figure" in text
+    assert "study fig_alpha" not in text
+    assert figure.title in text
 
 
 def test_shown_text_has_its_mark() -> None:

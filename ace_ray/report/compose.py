@@ -90,7 +90,7 @@ def standalone(composed: Composed) -> str:
     y += 8
     for entry in composed.legend:
         name = shortened(entry.name, 60)
-        length = 44 + round(6.4 * len(name))
+        length = 44 + round(7 * len(name))
         if at > _GAP and at + length > width:
             at, y = _GAP, y + 20
         place = f'<svg x="{at}" y="{y - 10}" '

@@ -9,18 +9,20 @@ import pyarrow.parquet as pq
 
 from ace_ray.aggregate.figure import Figure
 from ace_ray.aggregate.table import Table
-from ace_ray.errors import IntegrityError
+from ace_ray.identity import digest
 from ace_ray.report.columns import parquet
 from ace_ray.report.compose import Composed, compose, standalone
+from ace_ray.report.escape import clean
 from ace_ray.report.figures import reliability_figures, severity_figure
 from ace_ray.report.latex import latex
 from ace_ray.report.page import Contents, page
-from ace_ray.report.provenance import grouped, logit_sources, noticed
+from ace_ray.report.provenance import Warned, grouped, logit_sources, noticed
 from ace_ray.report.text import comma_separated, markdown
 from ace_ray.store import Store, encode
 
 # Raise it when the same tables give another report: finished runs are then rendered again.
 REPORT_CODE: Final = "report-4"
+_LONGEST: Final = 150  # of a file's name, without what the store adds while it writes
 
 
 def read_tables(store: Store, run_id: str, studies: Sequence[str]) -> list[Table]:
@@ -45,11 +47,6 @@ def render(store: Store, run_id: str, studies: Sequence[str]) -> list[str]:
         if store.has(path)
     ]
     lost = [s for s in studies if not any(path.endswith(f"/{s}.json") for path in inputs)]
-    if lost:
-        raise IntegrityError(
-            f"{store.locate(folder)}: no table and no figure of study {lost[0]!r}; "
-            f"run `ace-ray report {run_id}`"
-        )
     tables = read_tables(store, run_id, studies)
     summary = store.read_json(f"{folder}/summary.json")
     figures = _composed(tables, read_figures(store, run_id, studies), summary)
@@ -58,7 +55,11 @@ def render(store: Store, run_id: str, studies: Sequence[str]) -> list[str]:
         manifest,
         summary["sentences"],
         summary["missing"],
-        [*grouped(summary["warnings"]), *noticed(_measurements(store, folder))],
+        [
+            *(Warned(f"study {study} has no table and no figure", []) for study in lost),
+            *grouped(summary["warnings"]),
+            *noticed(_measurements(store, folder)),
+        ],
         tables,
         figures,
         logit_sources(store, manifest),
@@ -72,11 +73,20 @@ def render(store: Store, run_id: str, studies: Sequence[str]) -> list[str]:
         outputs[f"{path}.csv"] = comma_separated(table).encode()
         outputs[f"{path}.parquet"] = parquet(table)
     for composed in figures:
-        name = encode(composed.figure.name)
-        outputs[f"{folder}/figures/{name}.svg"] = standalone(composed).encode()
+        outputs[f"{folder}/figures/{_file_name(composed.figure.name)}.svg"] = standalone(
+            composed
+        ).encode()
     for path, data in outputs.items():
         store.write(path, data)
     return [*inputs, *outputs]
+
+
+def _file_name(name: str) -> str:
+    """Return a figure's name as a file's; a model may be called longer than a file can."""
+    encoded = encode(clean(name))
+    if len(encoded) <= _LONGEST:
+        return encoded
+    return f"{encoded[:_LONGEST].partition('%')[0]}-{digest(clean(name).encode())[:12]}"
 
 
 def _composed(
@@ -95,7 +105,11 @@ def _composed(
 def _measurements(store: Store, folder: str) -> list[dict[str, Any]]:
     """Return what warnings are looked for in, from the results."""
     columns = ["model", "benchmark", "split", "role", "method", "difficulty", "alpha", "alpha_raw"]
+    columns += ["n", "accuracy"]
     with store.reading(f"{folder}/results.parquet") as stream:
-        table = pq.read_table(stream, columns=[*columns, "n", "accuracy"], use_threads=False)
-    rows: list[dict[str, Any]] = table.to_pylist()
+        table = pq.read_table(stream, columns=columns, use_threads=False)
+    # Each once: a weight does not depend on seed or calibrator, and trials are many.
+    rows: list[dict[str, Any]] = (
+        table.group_by(columns, use_threads=False).aggregate([]).to_pylist()
+    )
     return rows

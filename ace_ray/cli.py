@@ -76,7 +76,8 @@ def _run(plan: Any, as_json: bool) -> None:
     else:
         tables = read_tables(plan.store, plan.run_id, list(plan.config.studies))
         summary = plan.store.read_json(f"{plan.folder}/summary.json")
-        click.echo(f"\n{terminal(tables[0])}\n")
+        for table in tables[:1]:
+            click.echo(f"\n{terminal(table)}\n")
         for line in summary["sentences"]:
             click.echo(line)
         if not found["splits_extracted"] and not found["trials_run"]:
@@ -262,6 +263,31 @@ def validate(run_id: str | None, store: str | None, data_root: str | None, as_js
         click.echo(f"{len(problems)} problems" if problems else "everything is as committed")
     if problems:
         sys.exit(AceRayError.exit_code)
+
+
+@main.command()
+@click.argument("run_a")
+@click.argument("run_b")
+@_store
+@_json
+@reports_errors
+def compare(run_a: str, run_b: str, store: str | None, as_json: bool) -> None:
+    r"""Say what changed from RUN_A to RUN_B, and whether it is significant; write nothing.
+
+    \b
+    Example:
+      ace-ray compare 3f9a21c07b4e 8d02c4 --store runs/
+    """
+    from ace_ray.compare import compare_runs, read_run
+    from ace_ray.report.differences import comparison_text
+
+    opened = _opened(store)
+    first, second = (read_run(opened, _find_run(opened, name)) for name in (run_a, run_b))
+    found = compare_runs(first, second)
+    if as_json:
+        click.echo(json.dumps(found.as_plain(), allow_nan=False))
+    else:
+        click.echo(comparison_text(found))
 
 
 @main.command("import")

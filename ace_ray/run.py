@@ -21,6 +21,7 @@ from ace_ray.plan import Plan, make_plan, results_only
 from ace_ray.progress import Progress, say
 from ace_ray.report.render import REPORT_CODE, render
 from ace_ray.session import ray_session
+from ace_ray.source_state import source_state
 from ace_ray.store import Store
 from ace_ray.sweep.records import recorded
 from ace_ray.sweep.trial import EvaluationSplit
@@ -204,7 +205,7 @@ def _write_manifest(plan: Plan) -> None:
     text = yaml.safe_dump(everything, sort_keys=False, default_flow_style=None, width=100)
     plan.store.write(f"{plan.folder}/config.yaml", text.encode())
     versions = {"python": platform.python_version()} | {name: version(name) for name in _VERSIONS}
-    plan.store.write_json(path, {**made_of, "versions": versions})
+    plan.store.write_json(path, {**made_of, "versions": versions, "git": source_state()})
 
 
 def plan_of_run(store: Store, run_id: str) -> Plan:

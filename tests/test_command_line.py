@@ -18,6 +18,7 @@ from tests.conftest import SMALL, VARIANT, Done, ace_ray
 SPLIT = f"logits/model=test_resnet.glyphs/benchmark={VARIANT}/split=fog%2F1"
 COMMANDS = [
     "import",
+    "compare",
     "demo",
     "run",
     "plan",

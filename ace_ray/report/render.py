@@ -3,76 +3,113 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any, Final
 
-import jinja2
+import pyarrow.parquet as pq
 
+from ace_ray.aggregate.figure import Figure
 from ace_ray.aggregate.table import Table
+from ace_ray.identity import digest
+from ace_ray.report.columns import parquet
+from ace_ray.report.compose import Composed, compose, standalone
+from ace_ray.report.escape import clean
 from ace_ray.report.figures import reliability_figures, severity_figure
-from ace_ray.report.text import comma_separated, markdown, shown
+from ace_ray.report.latex import latex
+from ace_ray.report.page import Contents, page
+from ace_ray.report.provenance import Warned, grouped, logit_sources, noticed
+from ace_ray.report.text import comma_separated, markdown
 from ace_ray.store import Store, encode
 
 # Raise it when the same tables give another report: finished runs are then rendered again.
-REPORT_CODE: Final = "report-3"
+REPORT_CODE: Final = "report-4"
+_LONGEST: Final = 150  # of a file's name, without what the store adds while it writes
 
 
 def read_tables(store: Store, run_id: str, studies: Sequence[str]) -> list[Table]:
-    """Return a run's tables in the order of its studies."""
-    paths = [f"runs/{run_id}/tables/{s}.json" for s in studies if not s.startswith("fig_")]
-    return [Table.from_plain(store.read_json(path)) for path in paths]
+    """Return a run's tables in the order of its studies; some studies have a figure instead."""
+    paths = [f"runs/{run_id}/tables/{study}.json" for study in studies]
+    return [Table.from_plain(store.read_json(path)) for path in paths if store.has(path)]
+
+
+def read_figures(store: Store, run_id: str, studies: Sequence[str]) -> list[Figure]:
+    """Return a run's figures in the order of its studies."""
+    paths = [f"runs/{run_id}/figures/{study}.json" for study in studies]
+    return [Figure.from_plain(store.read_json(path)) for path in paths if store.has(path)]
 
 
 def render(store: Store, run_id: str, studies: Sequence[str]) -> list[str]:
-    """Write tables (Markdown, CSV), figures (SVG) and the page; return their paths in the store."""
+    """Write tables, figures and the page; return all paths of the report in the store."""
     folder = f"runs/{run_id}"
-    manifest = store.read_json(f"{folder}/manifest.json")
-    summary = store.read_json(f"{folder}/summary.json")
+    inputs = [
+        path
+        for study in studies
+        for path in (f"{folder}/tables/{study}.json", f"{folder}/figures/{study}.json")
+        if store.has(path)
+    ]
+    lost = [s for s in studies if not any(path.endswith(f"/{s}.json") for path in inputs)]
     tables = read_tables(store, run_id, studies)
-    figures = _figures(tables, summary)
-    files_: dict[str, str] = {}
-    for table in tables:
-        files_[f"{folder}/tables/{table.name}.md"] = markdown(table)
-        files_[f"{folder}/tables/{table.name}.csv"] = comma_separated(table)
-    for name, svg in figures.items():
-        files_[f"{folder}/figures/{encode(name)}.svg"] = svg
-    config = store.read(f"{folder}/config.yaml").decode()
-    files_[f"{folder}/report.html"] = _page(
-        manifest, summary, tables, list(figures.values()), config
+    summary = store.read_json(f"{folder}/summary.json")
+    figures = _composed(tables, read_figures(store, run_id, studies), summary)
+    manifest = store.read_json(f"{folder}/manifest.json")
+    contents = Contents(
+        manifest,
+        summary["sentences"],
+        summary["missing"],
+        [
+            *(Warned(f"study {study} has no table and no figure", []) for study in lost),
+            *grouped(summary["warnings"]),
+            *noticed(_measurements(store, folder)),
+        ],
+        tables,
+        figures,
+        logit_sources(store, manifest),
+        store.read(f"{folder}/config.yaml").decode(),
     )
-    for path, text in files_.items():
-        store.write(path, text.encode())
-    return list(files_)
-
-
-def _figures(tables: list[Table], summary: dict[str, Any]) -> dict[str, str]:
-    figures: dict[str, str] = {}
+    outputs = {f"{folder}/report.html": page(contents).encode()}
     for table in tables:
-        if table.name == "severity":
-            figures |= severity_figure(table)
-    return figures | reliability_figures(summary["diagrams"])
+        path = f"{folder}/tables/{table.name}"
+        outputs[f"{path}.md"] = markdown(table).encode()
+        outputs[f"{path}.tex"] = latex(table).encode()
+        outputs[f"{path}.csv"] = comma_separated(table).encode()
+        outputs[f"{path}.parquet"] = parquet(table)
+    for composed in figures:
+        outputs[f"{folder}/figures/{_file_name(composed.figure.name)}.svg"] = standalone(
+            composed
+        ).encode()
+    for path, data in outputs.items():
+        store.write(path, data)
+    return [*inputs, *outputs]
 
 
-def _page(
-    manifest: dict[str, Any],
-    summary: dict[str, Any],
-    tables: list[Table],
-    figures: list[str],
-    config: str,
-) -> str:
-    template = files("ace_ray.report").joinpath("page.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(template).render(
-        title=manifest["run_id"],
-        run_id=manifest["run_id"],
-        key=manifest["key"],
-        models=manifest["config"]["models"],
-        benchmarks=[b["name"] for b in manifest["config"]["benchmarks"]],
-        sentences=summary["sentences"],
-        warnings=summary["warnings"],
-        missing=summary["missing"],
-        tables=tables,
-        figures=figures,
-        shown=shown,
-        config=config,
+def _file_name(name: str) -> str:
+    """Return a figure's name as a file's; a model may be called longer than a file can."""
+    encoded = encode(clean(name))
+    if len(encoded) <= _LONGEST:
+        return encoded
+    return f"{encoded[:_LONGEST].partition('%')[0]}-{digest(clean(name).encode())[:12]}"
+
+
+def _composed(
+    tables: Sequence[Table], given: Sequence[Figure], summary: dict[str, Any]
+) -> list[Composed]:
+    """Draw the figures of the studies and those that the report makes itself."""
+    made = [severity_figure(table) for table in tables if table.name == "severity"]
+    known = {figure.name for figure in given}
+    own = [f for f in made if f is not None and not {f.name, "severity"} & known]
+    diagrams = reliability_figures(summary["diagrams"])
+    return [compose(figure) for figure in (*own, *given)] + [
+        compose(figure, reliability=True) for figure in diagrams
+    ]
+
+
+def _measurements(store: Store, folder: str) -> list[dict[str, Any]]:
+    """Return what warnings are looked for in, from the results."""
+    columns = ["model", "benchmark", "split", "role", "method", "difficulty", "alpha", "alpha_raw"]
+    columns += ["n", "accuracy"]
+    with store.reading(f"{folder}/results.parquet") as stream:
+        table = pq.read_table(stream, columns=columns, use_threads=False)
+    # Each once: a weight does not depend on seed or calibrator, and trials are many.
+    rows: list[dict[str, Any]] = (
+        table.group_by(columns, use_threads=False).aggregate([]).to_pylist()
     )
+    return rows

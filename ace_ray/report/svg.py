@@ -1,137 +1,305 @@
-"""Small line charts as SVG text, readable in light and dark and without this package."""
+"""Panels of a figure as SVG text, readable in light and dark and without this package."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from html import escape
-from typing import Final, NamedTuple, TypeAlias
+import textwrap
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Final, NamedTuple
 
-_WIDTH: Final = 420
-_HEIGHT: Final = 300
-_LEFT: Final = 52
+from ace_ray.aggregate.figure import Curve, Panel
+from ace_ray.report.axes import Axis, is_geometric, known, linear, logarithmic, named, tight
+from ace_ray.report.escape import clean, markup
+from ace_ray.report.palette import Look
+
+WIDTH: Final = 360
+_PLOT: Final = 190  # height of the plot
 _RIGHT: Final = 12
-_TOP: Final = 30
-_BOTTOM: Final = 62
-_COLOURS: Final = 8
-STYLE: Final = """
-.chart{font:12px system-ui,sans-serif;--ink:#1c2430;--faint:#d5dae1;--c0:#8a93a0;--c1:#c4572f;
---c2:#1a6fb5;--c3:#2f8f4e;--c4:#8d4fb0;--c5:#b58a1a;--c6:#0f8f8f;--c7:#b0407f}
-@media (prefers-color-scheme:dark){.chart{--ink:#e6eaf0;--faint:#3a4250;--c0:#8f99a8;--c1:#f0885f;
---c2:#6db4f2;--c3:#6fcf8e;--c4:#c79be6;--c5:#e3bd5c;--c6:#5fd0d0;--c7:#f08cc0}}
-.chart text{fill:var(--ink)}.chart .t{font-weight:600}.chart .g{stroke:var(--faint)}
-.chart .d{stroke:var(--ink);stroke-dasharray:4 4;opacity:.6}.chart path{fill:none;stroke-width:2}
-"""
+_LETTER: Final = 6.1  # mean width of a letter at 12 px
+_MANY: Final = 26  # points above which a line has no markers
+_MARKERS: Final = (
+    '<circle cx="{x}" cy="{y}" r="3.4"',
+    '<path d="M{x} {y}m-3.2 -3.2h6.4v6.4h-6.4z"',
+    '<path d="M{x} {y}m0 -4.4l4.2 7.2h-8.4z"',
+    '<path d="M{x} {y}m0 -4.6l4.6 4.6l-4.6 4.6l-4.6 -4.6z"',
+)
 
 
-Scale: TypeAlias = Callable[[float], float]  # data to pixels
+class Drawing(NamedTuple):
+    """An SVG element without its style, and its size."""
+
+    svg: str
+    height: int
 
 
-class Line(NamedTuple):
-    """A named row of points, with an optional half-width of an error bar at each."""
+class _Plot(NamedTuple):
+    """Where data stand on the panel, in pixels."""
 
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    error: Sequence[float] = ()
-    colour: int = 0
+    x: Axis
+    y: Axis
+    left: float
+    top: float
+
+    def px(self, value: float) -> float:
+        return self.left + self.x.at(value) * (WIDTH - _RIGHT - self.left)
+
+    def py(self, value: float) -> float:
+        return self.top + (1 - min(max(self.y.at(value), 0.0), 1.0)) * _PLOT
+
+    @property
+    def foot(self) -> float:
+        return self.top + _PLOT
 
 
-class Axis(NamedTuple):
-    """A linear axis with labelled ticks."""
+def vertical(panel: Panel) -> Axis:
+    """Return the panel's own axis of y: everything fits, bars and areas stand on 0."""
+    ends = (v for c in panel.curves for v in (c.y, c.low or (), c.high or ()))
+    values = [value for some in ends for value in known(some)]
+    standing = any(c.drawn in ("bars", "area") for c in panel.curves)
+    return linear(values, zero=standing, room=0.12 if _labelled(panel) else 0.02)
 
-    name: str
-    low: float
-    high: float
-    ticks: Sequence[tuple[float, str]]
+
+def horizontal(panel: Panel) -> Axis:
+    """Return the panel's axis of x: named positions, ratios, or numbers."""
+    values = known(v for curve in panel.curves for v in curve.x)
+    if panel.ticks is not None:
+        return named(panel.ticks)
+    if is_geometric(values) and all(at > 0 for at, _ in panel.marks):
+        return logarithmic(values)
+    return tight([*values, *known(at for at, _ in panel.marks)])
 
 
-def chart(title: str, x: Axis, y: Axis, lines: Sequence[Line], *, diagonal: bool = False) -> str:
-    """Return a line chart; `diagonal` draws x = y."""
+def draw(
+    panel: Panel,
+    labels: tuple[str, str],
+    looks: Mapping[str, Look],
+    y: Axis | None = None,
+    x: Axis | None = None,
+    *,
+    diagonal: bool = False,
+) -> Drawing:
+    """Return a panel as an SVG element.
 
-    def px(value: float) -> float:
-        return _LEFT + (value - x.low) / (x.high - x.low) * (_WIDTH - _LEFT - _RIGHT)
-
-    def py(value: float) -> float:
-        return _HEIGHT - _BOTTOM - (value - y.low) / (y.high - y.low) * (_HEIGHT - _TOP - _BOTTOM)
-
-    legend, height = _legend(lines)
+    Args:
+        panel: What to draw.
+        labels: Of the axes x and y.
+        looks: Of the curves, by name.
+        y: Axis that panels share; None: the panel's own.
+        x: As `y`.
+        diagonal: Draw x = y.
+    """
+    x, y = x or horizontal(panel), y or vertical(panel)
+    title = wrapped(panel.title, int((WIDTH - 16) / _LETTER), 2) if panel.title else []
+    widest = max((len(name) for _, name in y.ticks), default=1)
+    plot = _Plot(x, y, 30 + _LETTER * widest, 10 + 16 * len(title))
+    names, below = _x_names(plot)
+    height = round(plot.foot + below + 22)
+    spoken = f"{panel.title or labels[1]}: {labels[1]} by {labels[0]}"
     out = [
         f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" role="img" '
-        f'viewBox="0 0 {_WIDTH} {height}"><title>{escape(title)}</title><style>{STYLE}</style>',
-        f'<text class="t" x="{_LEFT}" y="16">{escape(title)}</text>',
+        f'viewBox="0 0 {WIDTH} {height}" aria-label="{markup(spoken)}">',
+        *(
+            f'<text class="t" x="8" y="{14 + 16 * i}">{markup(t)}</text>'
+            for i, t in enumerate(title)
+        ),
+        _grid(plot),
+        names,
+        f'<text x="{(plot.left + WIDTH - _RIGHT) / 2:.1f}" y="{height - 6}" '
+        f'text-anchor="middle">{markup(shortened(labels[0], 46))}</text>',
+        f'<text transform="translate(13 {plot.top + _PLOT / 2:.1f}) rotate(-90)" '
+        f'text-anchor="middle">{markup(shortened(labels[1], 30))}</text>',
     ]
-    for value, name in y.ticks:
-        out.append(
-            f'<line class="g" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{py(value):.1f}" '
-            f'y2="{py(value):.1f}"/><text x="{_LEFT - 6}" y="{py(value) + 4:.1f}" '
-            f'text-anchor="end">{escape(name)}</text>'
-        )
-    for value, name in x.ticks:
-        out.append(
-            f'<text x="{px(value):.1f}" y="{_HEIGHT - _BOTTOM + 16}" '
-            f'text-anchor="middle">{escape(name)}</text>'
-        )
-    middle = (_HEIGHT - _BOTTOM + _TOP) / 2
-    out.append(
-        f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - _BOTTOM + 33}" '
-        f'text-anchor="middle">{escape(x.name)}</text>'
-        f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">'
-        f"{escape(y.name)}</text>"
-    )
     if diagonal:
-        out.append(
-            f'<line class="d" x1="{px(x.low):.1f}" y1="{py(x.low):.1f}" '
-            f'x2="{px(x.high):.1f}" y2="{py(x.high):.1f}"/>'
-        )
-    out += [_drawn(line, px, py, y) for line in lines]
-    out.append(legend)
-    return "".join(out) + "</svg>"
+        ends = (max(x.low, y.low), min(x.high, y.high))
+        points = " ".join(f"{plot.px(v):.1f},{plot.py(v):.1f}" for v in ends)
+        out.append(f'<polyline class="d" points="{points}"/>')
+    bars = [curve for curve in panel.curves if curve.drawn == "bars"]
+    out += [_bars(plot, curve, i, bars, looks[curve.name]) for i, curve in enumerate(bars)]
+    others = [curve for curve in panel.curves if curve.drawn != "bars"]
+    out += [_band(plot, curve, looks[curve.name]) for curve in others]
+    out += [_curve(plot, curve, looks[curve.name]) for curve in others]
+    out.append(_marks(plot, panel, looks))
+    if not any(known(curve.y) for curve in panel.curves):
+        middle = f'x="{(plot.left + WIDTH) / 2:.1f}" y="{plot.top + _PLOT / 2:.1f}"'
+        out.append(f'<text {middle} text-anchor="middle">no data</text>')
+    return Drawing("".join(out) + "</svg>", height)
 
 
-def _drawn(line: Line, px: Scale, py: Scale, axis: Axis) -> str:
-    xs, ys = [px(v) for v in line.x], [py(v) for v in line.y]
-    colour = _colour(line, "stroke")
-    path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(xs, ys, strict=True))
-    out = [f'<path style="{colour}" d="{path}"/>'] if xs else []
-    for i, (a, b) in enumerate(zip(xs, ys, strict=True)):
-        tip = f"{line.name}: {line.y[i]:.4g}"
-        out.append(
-            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" style="{_colour(line, "fill")}">'
-            f"<title>{escape(tip)}</title></circle>"
+def _grid(plot: _Plot) -> str:
+    return "".join(
+        f'<line class="g" x1="{plot.left:.1f}" x2="{WIDTH - _RIGHT}" y1="{plot.py(value):.1f}" '
+        f'y2="{plot.py(value):.1f}"/><text x="{plot.left - 6:.1f}" y="{plot.py(value) + 4:.1f}" '
+        f'text-anchor="end">{markup(name)}</text>'
+        for value, name in plot.y.ticks
+    )
+
+
+def _x_names(plot: _Plot) -> tuple[str, float]:
+    """Return the names under the axis, slanted where they would touch, and their height."""
+    room = (WIDTH - _RIGHT - plot.left) / max(len(plot.x.ticks), 1)
+    names = [(value, shortened(name, 18), name) for value, name in plot.x.ticks]
+    widest = _LETTER * max((len(name) for _, name, _ in names), default=0)
+    slanted = widest > room
+    out = []
+    for value, name, whole in names:
+        at = f"{plot.px(value):.1f} {plot.foot + (13 if slanted else 16):.1f}"
+        how = 'rotate(-38)" text-anchor="end' if slanted else '" text-anchor="middle'
+        tip = f"<title>{markup(whole)}</title>" if whole != name else ""
+        out.append(f'<text transform="translate({at}) {how}">{markup(name)}{tip}</text>')
+    return "".join(out), 10 + 0.64 * widest if slanted else 18
+
+
+def _points(curve: Curve, plot: _Plot) -> list[tuple[int, float, float]]:
+    """Return index and position of every point that is known."""
+    pairs = zip(curve.x, curve.y, strict=True)
+    return [
+        (i, plot.px(a), plot.py(b))
+        for i, (a, b) in enumerate(pairs)
+        if known((a, b)) == [a, b] and (a > 0 or not plot.x.log)
+    ]
+
+
+def _band(plot: _Plot, curve: Curve, look: Look) -> str:
+    """Return the band around a line."""
+    if curve.low is None or curve.high is None or curve.drawn == "points":
+        return ""
+    inside = [
+        (px, plot.py(curve.low[i]), plot.py(curve.high[i]))
+        for i, px, _ in _points(curve, plot)
+        if len(known((curve.low[i], curve.high[i]))) == 2
+    ]
+    there = [f"{px:.1f},{high:.1f}" for px, _, high in inside]
+    back = [f"{px:.1f},{low:.1f}" for px, low, _ in reversed(inside)]
+    return f'<polygon class="b c{look.colour}" points="{" ".join(there + back)}"/>'
+
+
+def _curve(plot: _Plot, curve: Curve, look: Look) -> str:
+    points = _points(curve, plot)
+    out = []
+    if curve.drawn != "points" and len(points) > 1:
+        path = f"M{points[0][1]:.1f} {points[0][2]:.1f}" + "".join(
+            # A gap in the data is a gap in the line.
+            f"{'L' if j == i + 1 else 'M'}{px:.1f} {py:.1f}"
+            for (i, _, _), (j, px, py) in pairwise(points)
         )
-        if line.error and line.error[i] > 0:
-            top = py(min(line.y[i] + line.error[i], axis.high))
-            foot = py(max(line.y[i] - line.error[i], axis.low))
-            out.append(
-                f'<line style="{colour}" x1="{a:.1f}" x2="{a:.1f}" y1="{top:.1f}" y2="{foot:.1f}"/>'
-            )
+        if curve.drawn == "area":
+            foot = plot.py(max(plot.y.low, 0.0))
+            ground = f"L{points[-1][1]:.1f} {foot:.1f}L{points[0][1]:.1f} {foot:.1f}Z"
+            solid = path.replace("M", "L").replace("L", "M", 1)
+            out.append(f'<path class="a c{look.colour}" d="{solid}{ground}"/>')
+        tip = f"<title>{markup(curve.name)}</title>"
+        out.append(f'<path class="l c{look.colour} s{look.dash}" d="{path}">{tip}</path>')
+    if curve.drawn == "points":
+        out.append(_whiskers(plot, curve, {i: px for i, px, _ in points}, f"c{look.colour}"))
+    if curve.drawn == "points" or (curve.drawn == "line" and len(points) <= _MANY):
+        for i, px, py in points:
+            tip = f"{curve.name}: {_at(plot, curve.x[i])}, {curve.y[i]:.4g}"
+            out.append(marker(look, px, py, tip))
     return "".join(out)
 
 
-def _legend(lines: Sequence[Line]) -> tuple[str, int]:
-    """Return the legend, wrapped, and the height of the chart with it."""
-    out, at, row = [], float(_LEFT), 0
-    for line in lines:
-        width = 30 + 6.6 * len(line.name)
-        if at > _LEFT and at + width > _WIDTH:
-            at, row = float(_LEFT), row + 1
-        y = _HEIGHT - 18 + 16 * row
+def marker(look: Look, x: float, y: float, tip: str) -> str:
+    """Return the marker of a curve at a position."""
+    shape = _MARKERS[look.marker].format(x=f"{x:.1f}", y=f"{y:.1f}")
+    end = "</circle>" if shape.startswith("<c") else "</path>"
+    return f'{shape} class="p c{look.colour}"><title>{markup(tip)}</title>{end}'
+
+
+def bar_dash(look: Look) -> int:
+    """Return how a bar is filled where a line would be dashed; grey is always full."""
+    return look.dash if look.colour else 0
+
+
+def _bars(plot: _Plot, curve: Curve, i: int, bars: list[Curve], look: Look) -> str:
+    places = sorted({plot.px(v) for c in bars for v in known(c.x)})
+    room = min((b - a for a, b in pairwise(places)), default=80.0)
+    slot = min(0.8 * room, 90.0) / len(bars)
+    foot = plot.py(max(plot.y.low, min(0.0, plot.y.high)))
+    out, centres = [], {}
+    for k, px, py in _points(curve, plot):
+        centres[k] = px + (i + 0.5 - len(bars) / 2) * slot
+        tip = f"{curve.name}: {_at(plot, curve.x[k])}, {curve.y[k]:.4g}"
         out.append(
-            f'<rect x="{at:.0f}" y="{y}" width="12" height="4" style="{_colour(line, "fill")}"/>'
-            f'<text x="{at + 17:.0f}" y="{y + 6}">{escape(line.name)}</text>'
+            f'<rect class="r c{look.colour} r{bar_dash(look)}" x="{centres[k] - 0.45 * slot:.1f}" '
+            f'y="{min(py, foot):.1f}" width="{0.9 * slot:.1f}" height="{abs(foot - py):.1f}" '
+            f'rx="1"><title>{markup(tip)}</title></rect>'
         )
-        at += width
-    return "".join(out), _HEIGHT + 16 * row
+    return "".join(out) + _whiskers(plot, curve, centres, "m0")
 
 
-def _colour(line: Line, what: str) -> str:
-    return f"{what}:var(--c{line.colour % _COLOURS})"
+def _whiskers(plot: _Plot, curve: Curve, centres: Mapping[int, float], colour: str) -> str:
+    if curve.low is None or curve.high is None:
+        return ""
+    style = ' style="stroke:var(--ink)"' if colour == "m0" else ""
+    return "".join(
+        f'<line class="w {colour}"{style} x1="{px:.1f}" x2="{px:.1f}" '
+        f'y1="{plot.py(curve.low[i]):.1f}" y2="{plot.py(curve.high[i]):.1f}"/>'
+        for i, px in centres.items()
+        if len(known((curve.low[i], curve.high[i]))) == 2
+    )
 
 
-def nice_axis(name: str, top: float) -> Axis:
-    """Return an axis from 0 to a round number at or above `top`, with about five ticks."""
-    top = max(top, 1e-9)
-    steps = (f * 10.0**e for e in range(-9, 10) for f in (1, 2, 2.5, 5))
-    step = next(s for s in steps if s * 6 >= top)
-    count = int(-(-top // step))
-    return Axis(name, 0, step * count, [(i * step, f"{i * step:g}") for i in range(count + 1)])
+def _labelled(panel: Panel) -> list[tuple[float, str]]:
+    """Return the marks that need their name written: no curve has it."""
+    names = {curve.name for curve in panel.curves}
+    return [(at, name) for at, name in panel.marks if name not in names and known([at])]
+
+
+def _marks(plot: _Plot, panel: Panel, looks: Mapping[str, Look]) -> str:
+    """Return marks: a point on the curve of that name, or a vertical line with the name."""
+    out = []
+    curves = {curve.name: curve for curve in panel.curves}
+    for at, name in panel.marks:
+        if not known([at]):
+            continue
+        tip = f"<title>{markup(name)}: {at:.4g}</title>"
+        place = f'x1="{plot.px(at):.1f}" x2="{plot.px(at):.1f}" y2="{plot.foot:.1f}"'
+        if name in curves:
+            colour, height = looks[name].colour, _height(plot, curves[name], at)
+            out.append(
+                f'<line class="w c{colour}" stroke-dasharray="2 3" {place} y1="{height:.1f}"/>'
+                f'<circle class="p c{colour}" cx="{plot.px(at):.1f}" cy="{height:.1f}" r="5">'
+                f"{tip}</circle>"
+            )
+        else:
+            out.append(f'<line class="m" {place} y1="{plot.top:.1f}">{tip}</line>')
+    return "".join(out) + _mark_names(plot, panel)
+
+
+def _height(plot: _Plot, curve: Curve, at: float) -> float:
+    """Return where the curve is at a position, in pixels."""
+    places = [(px, py) for _, px, py in _points(curve, plot)]
+    for (a, first), (b, second) in pairwise(sorted(places)):
+        if a <= plot.px(at) <= b:
+            return first + (second - first) * (plot.px(at) - a) / ((b - a) or 1.0)
+    return plot.top
+
+
+def _mark_names(plot: _Plot, panel: Panel) -> str:
+    """Return the names of marks beside their lines, in rows where they would touch."""
+    out = []
+    ends = [0.0] * 6  # where each row is free
+    for at, name in sorted(_labelled(panel)):
+        px, text = plot.px(at), shortened(name, 26)
+        width = 5.6 * len(text) + 8
+        left = px + 4 if px + 4 + width < WIDTH - 4 else px - 4 - width
+        row = next((r for r, end in enumerate(ends) if end <= left), len(ends) - 1)
+        ends[row] = left + width
+        y = plot.top + 10 + 12 * row
+        out.append(f'<text class="ml" x="{left:.1f}" y="{y:.1f}">{markup(text)}</text>')
+    return "".join(out)
+
+
+def _at(plot: _Plot, value: float) -> str:
+    return next((clean(name) for at, name in plot.x.ticks if at == value), f"{value:.4g}")
+
+
+def shortened(text: str, length: int) -> str:
+    """Return text that is at most so long."""
+    text = clean(text)
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def wrapped(text: str, length: int, lines: int) -> list[str]:
+    """Return text as so many lines at most; what does not fit ends with an ellipsis."""
+    return textwrap.wrap(clean(text), length, max_lines=lines, placeholder=" …") or [""]

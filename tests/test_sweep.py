@@ -1,15 +1,12 @@
-"""The sweep's engine: what a trial by itself gives, whoever computes it and with whatever others."""
+"""The sweep's engine: what a trial by itself gives, whoever computes it, whatever beside it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-import ace_ray.sweep.fits as fits_module
-from ace_ray.errors import AceRayError
 from ace_ray.identity import canonical_json
 from ace_ray.sweep.engine import sweep
 from ace_ray.sweep.reference import fit_trial

@@ -30,7 +30,7 @@ class EstimationWarning(UserWarning):
 
 
 def difference_of_confidences(
-    confidence: FloatArray, correct: FloatArray, test_confidence: FloatArray, slope: float = 1.0
+    confidence: ArrayLike, correct: ArrayLike, test_confidence: ArrayLike, slope: float = 1.0
 ) -> float:
     """Estimate test accuracy by DoC (Guillory et al., 2021): Acc_o - slope (conf_o - conf_test).
 
@@ -42,7 +42,7 @@ def difference_of_confidences(
 
 
 def average_thresholded_confidence(
-    confidence: FloatArray, correct: FloatArray, test_confidence: FloatArray
+    confidence: ArrayLike, correct: ArrayLike, test_confidence: ArrayLike
 ) -> float:
     """Estimate test accuracy by ATC (Garg et al., 2022).
 

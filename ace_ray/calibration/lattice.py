@@ -36,14 +36,12 @@ class Lattice:
         """Return log sum exp(b (z - max z)) of each row, for one b > 0 or one of each row."""
         x = np.log(inverse) / self._spacing
         if np.ndim(x) == 0:
-            left = int(np.floor(x))
-            return _quintic(self._node(left), self._node(left + 1), float(x) - left)
+            k = int(np.floor(x))
+            return _quintic(self._node(k), self._node(k + 1), float(x) - k)
         left, out = np.floor(x).astype(int), np.empty(len(self._z))
         for k in np.unique(left).tolist():
             rows = left == k
-            out[rows] = _quintic(
-                self._node(k)[:, rows], self._node(k + 1)[:, rows], x[rows] - left[rows]
-            )
+            out[rows] = _quintic(self._node(k)[:, rows], self._node(k + 1)[:, rows], x[rows] - k)
         return out
 
     def _node(self, k: int) -> FloatArray:

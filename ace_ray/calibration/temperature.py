@@ -192,9 +192,7 @@ class TemperatureScaling(LogitCalibrator):
         self.temperature_ = float(min(max(1 / found.inverse, low), high))
         hit = self._at_bound(z, y, w, (low, high))
         if hit:
-            warnings.warn(
-                bound_message(self.temperature_, (low, high)), BoundWarning, stacklevel=4
-            )
+            warnings.warn(bound_message(self.temperature_, (low, high)), BoundWarning, stacklevel=4)
         before = found.nll_first if low <= 1 <= high else None
         after = None if hit else found.nll_last
         return Fit(found.passes < _PASSES, found.passes, hit, before, after)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ace_ray.arrays import BoolArray
+from ace_ray.arrays import BoolArray, IntArray
 from ace_ray.calibration import hard_set
 from ace_ray.errors import DataError
 
@@ -45,7 +45,7 @@ def _hard(correct: BoolArray, difficulty: float | None, rng: np.random.Generator
     return np.ones(len(correct), bool) if difficulty is None else hard_set(correct, difficulty, rng)
 
 
-def _mask(n: int, chosen: BoolArray) -> BoolArray:
+def _mask(n: int, chosen: IntArray) -> BoolArray:
     mask = np.zeros(n, bool)
     mask[chosen] = True
     return mask

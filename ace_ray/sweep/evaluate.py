@@ -76,8 +76,8 @@ def evaluate(view: View, jobs: Sequence[Job], memory: int) -> list[Measured]:
         else:
             walking[way].append((says, job))
     most = max(1, memory // (_BYTES_PER_SAMPLE * len(view.z)))
-    for way, members in walking.items():
-        walk = _vector if way == "vector" else _blocks
+    for kind, members in walking.items():
+        walk = _vector if kind == "vector" else _blocks
         for start in range(0, len(members), most):
             some = members[start : start + most]
             outputs = walk(view, [job for _, job in some])
@@ -124,7 +124,7 @@ def _confidences(view: View, job: Job) -> Output:
     confidence = each[0]
     if job.weight is not None:
         geometric = job.spec.space == "geometric"
-        confidence = mix_confidence(*each, job.weight.rows, geometric=geometric)
+        confidence = mix_confidence(each[0], each[1], job.weight.rows, geometric=geometric)
     # As `with_top`: the other classes share what the first leaves, in proportion.
     lost = view.rest < 1e-290
     left = np.divide(1 - confidence, view.rest, out=np.zeros_like(confidence), where=~lost)

@@ -94,8 +94,9 @@ class Domains:
             raise ConfigError(f"need domain {domain!r}; there are {', '.join(self.rows)}")
         if domain not in self._known:
             rows = slice(None) if domain is None else self.rows[domain]
+            confidence, correct = self.top1
             self._known[domain] = Calibration(
-                self.logits[rows], self.label[rows], *(values[rows] for values in self.top1)
+                self.logits[rows], self.label[rows], confidence[rows], correct[rows]
             )
         return self._known[domain]
 
@@ -124,9 +125,7 @@ def fits_of(spec: TrialSpec) -> tuple[FitSpec | None, FitSpec | None]:
         easy = easy._replace(part="sized", seed=spec.seed, size=spec.size)
     elif spec.same_size:
         easy = easy._replace(part="same_size", difficulty=spec.difficulty, seed=spec.seed)
-    hard = FitSpec(
-        spec.calibrator, spec.domain, "hard", spec.difficulty, spec.seed, spec.hard_size
-    )
+    hard = FitSpec(spec.calibrator, spec.domain, "hard", spec.difficulty, spec.seed, spec.hard_size)
     return (
         None if spec.method == "hard" else easy,
         None if spec.method == "alone" else hard,
@@ -182,7 +181,7 @@ def _fit_confidence(
     if part is not None:
         confidence, correct = confidence[part], correct[part]
     w = np.ones(len(correct))
-    done = calibrator._fit_confidence(confidence, correct, w / w.sum())
+    done = calibrator._fit_confidence(confidence, correct, w / len(w))
     calibrator.report_ = FitReport(done.converged, done.iterations, done.bound_hit, None, None)
     return calibrator
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ace_ray.arrays import FloatArray
+from ace_ray.arrays import FloatArray, IntArray
 from ace_ray.errors import IntegrityError, UsageError
 from ace_ray.logits.table import check_sizes, decode_part, read_marker
 from ace_ray.store import Store
@@ -30,6 +30,30 @@ class SplitSource(NamedTuple):
     folder: str
     key: str
 
+    def holding(self, label: IntArray, logits: FloatArray) -> EvaluationSplit:
+        """Return the split with its rows."""
+        return EvaluationSplit(
+            self.benchmark,
+            self.split,
+            self.corruption,
+            self.severity,
+            self.role,
+            label,
+            logits,
+            self.subset,
+        )
+
+
+def committed_marker(store: Store, source: SplitSource) -> dict[str, Any]:
+    """Return the commit marker of a split; one that is missing or of other logits is an error."""
+    marker = read_marker(store, source.folder)
+    if marker is None or marker["key"] != source.key:
+        raise UsageError(
+            f"logits of {source.model} on {source.benchmark}:{source.split} are not committed; "
+            "run `ace-ray logits` first, or `ace-ray run` for everything"
+        )
+    return marker
+
 
 @contextmanager
 def opened(store: Store, source: SplitSource, memory: int | None) -> Iterator[EvaluationSplit]:
@@ -37,12 +61,7 @@ def opened(store: Store, source: SplitSource, memory: int | None) -> Iterator[Ev
 
     Such a file's pages are the system's to keep or to drop; the numbers are the same.
     """
-    marker = read_marker(store, source.folder)
-    if marker is None or marker["key"] != source.key:
-        raise UsageError(
-            f"logits of {source.model} on {source.benchmark}:{source.split} are not committed; "
-            "run `ace-ray logits` first, or `ace-ray run` for everything"
-        )
+    marker = committed_marker(store, source)
     check_sizes(store, source.folder, marker)
     rows, filled = marker["rows"], 0
     label = np.empty(rows, np.int32)
@@ -63,22 +82,14 @@ def opened(store: Store, source: SplitSource, memory: int | None) -> Iterator[Ev
                 f"{store.locate(source.folder)}: {filled:,} rows, expected {rows:,}; "
                 "run `ace-ray logits --repair`"
             )
-        yield EvaluationSplit(
-            source.benchmark,
-            source.split,
-            source.corruption,
-            source.severity,
-            source.role,
-            label,
-            logits,
-            source.subset,
-        )
+        yield source.holding(label, logits)
 
 
 def _room(stack: ExitStack, shape: tuple[int, int], memory: int | None) -> FloatArray:
     if memory is None or 4 * shape[0] * shape[1] <= memory // 2:
         return np.empty(shape, np.float32)
-    file = stack.enter_context(tempfile.TemporaryFile(prefix="ace-ray-sweep-"))
+    scratch: Any = tempfile.TemporaryFile
+    file = stack.enter_context(scratch(prefix="ace-ray-sweep-"))
     return np.asarray(np.memmap(file, np.float32, "w+", shape=shape))
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ace_ray.arrays import FloatArray, IntArray
+from ace_ray.calibration.base import Space
 from ace_ray.config import Config
 from ace_ray.identity import CALIBRATION_CODE, RECORD_SCHEMA, content_key
 
@@ -30,7 +31,7 @@ class TrialSpec:
     # What a study adds; None and False are the plain method.
     fixed_alpha: float | None = None  # a fixed weight of f_o instead of the adaptive one
     batch: int | None = None  # alpha from test batches of this size
-    space: str | None = None  # what ACE mixes: logits, probs, confidence, geometric
+    space: Space | None = None  # what ACE mixes: logits, probs, confidence, geometric
     size: int | None = None  # f_o is fitted on so many random samples of the calibration set
     hard_size: int | None = None  # f_h is fitted on so many random samples of the hard set
     same_size: bool = False  # f_o is fitted on as many samples as the hard set has

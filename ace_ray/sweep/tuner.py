@@ -210,6 +210,10 @@ class _Watch(tune.Callback):
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Stay behind when Tune saves its state."""
+        return {}
+
     def on_trial_complete(self, trial: Any, **_: Any) -> None:
         """Count a finished trial."""
         self.progress.advance(failed=int(bool(trial.last_result.get("error"))))

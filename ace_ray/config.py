@@ -77,6 +77,8 @@ class ResourcesConfig:
     loaders: Annotated[Whole, Field(ge=1)] | None = None  # tasks that decode; None: as CPUs allow
     predictors: Annotated[Whole, Field(ge=1)] | None = None  # actors; None: one per GPU or CPU
     gpus_per_predictor: Annotated[Positive, Field(le=8)] = 1.0  # where there are any
+    # Bytes that each worker of the sweep may take for its work; larger tables wait in a file.
+    sweep_memory: Annotated[Whole, Field(ge=1 << 24)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ EXTRACTION_CODE: Final = "extraction-2"
 # Behaviour of the import of foreign logits; also marks such tables.
 IMPORT_CODE: Final = "import-1"
 # Behaviour of calibrators, ACE and metrics. Raise it when the same logits give other numbers.
-CALIBRATION_CODE: Final = "calibration-3"
+CALIBRATION_CODE: Final = "calibration-4"
 # Layout of a trial's record. Raise it when its fields change.
-RECORD_SCHEMA: Final = 2
+RECORD_SCHEMA: Final = 3
 
 # Configuration fields that change a result; they enter the run's key.
 RESULT: Final = frozenset(
@@ -52,6 +52,7 @@ RUNTIME: Final = frozenset(
         "resources.loaders",
         "resources.predictors",
         "resources.gpus_per_predictor",
+        "resources.sweep_memory",
     }
 )
 # Options of a benchmark, and keys of a model, that say where something lies. What lies there enters

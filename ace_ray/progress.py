@@ -19,11 +19,13 @@ def say(message: str) -> None:
 class Progress:
     """Counts done units of a known total, with rate and remaining time."""
 
-    def __init__(self, label: str, total: int, unit: str, stream: TextIO | None = None) -> None:
-        self.label, self.total, self.unit = label, total, unit
+    def __init__(
+        self, label: str, total: int, unit: str, stream: TextIO | None = None, cached: int = 0
+    ) -> None:
+        self.label, self.total, self.unit, self.cached = label, total, unit, cached
         self.stream = stream or sys.stderr
         self.live = self.stream.isatty()
-        self.done = self.quarantined = 0
+        self.done = self.quarantined = self.failed = 0
 
     def __enter__(self) -> Self:
         self.start = self.shown = time.monotonic()
@@ -31,10 +33,11 @@ class Progress:
             self._print(f"{self.label}: {self.total:,} {self.unit}")
         return self
 
-    def advance(self, count: int = 1, *, quarantined: int = 0) -> None:
+    def advance(self, count: int = 1, *, quarantined: int = 0, failed: int = 0) -> None:
         """Count finished units, and those among them set aside; show them now and then."""
         self.done += count
         self.quarantined += quarantined
+        self.failed += failed
         now = time.monotonic()
         if now - self.shown >= (_LIVE_SECONDS if self.live else _PLAIN_SECONDS):
             self.shown = now
@@ -61,7 +64,8 @@ class Progress:
         self._print(f"{clear}{self.label}: {count} in {seconds:.1f} s{self._aside()}{state}")
 
     def _aside(self) -> str:
-        return f", {self.quarantined:,} quarantined" if self.quarantined else ""
+        counts = ("cached", self.cached), ("quarantined", self.quarantined), ("failed", self.failed)
+        return "".join(f", {count:,} {what}" for what, count in counts if count)
 
     def _print(self, text: str, end: str = "\n") -> None:
         print(text, end=end, file=self.stream, flush=True)

@@ -14,7 +14,7 @@ import yaml
 
 from ace_ray.aggregate.study import output_path
 from ace_ray.errors import PartialFailure, UsageError
-from ace_ray.logits.table import read_marker, read_split
+from ace_ray.logits.table import read_marker
 from ace_ray.logits.units import stored_unit
 from ace_ray.manifest import read_manifest, write_run_marker
 from ace_ray.plan import Plan, make_plan, results_only
@@ -24,7 +24,7 @@ from ace_ray.session import ray_session
 from ace_ray.source_state import source_state
 from ace_ray.store import Store
 from ace_ray.sweep.records import recorded
-from ace_ray.sweep.trial import EvaluationSplit
+from ace_ray.sweep.splits import SplitSource, committed_marker
 
 _VERSIONS: Final = ("ace-ray", "ray", "torch", "timm", "numpy", "scipy", "pyarrow")
 
@@ -124,15 +124,17 @@ def run_sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]
         _write_manifest(plan)
         say(f"sweep: all {len(plan.specs)} trials recorded")
         return 0, []
-    tables = {model: read_tables(plan, model) for model in {s.model for s in todo.values()}}
+    models = dict.fromkeys(spec.model for spec in todo.values())
+    sources = {model: split_sources(plan, model) for model in models}
     plan.store.create()
     _write_manifest(plan)
     say(f"sweep: {len(todo)} trials to run, {len(plan.specs) - len(todo)} recorded")
     need_ray()
     from ace_ray.sweep.tuner import run_trials
 
-    with Progress("sweep", len(todo), "trials") as progress:
-        failures = run_trials(plan.store, plan.run_id, todo, tables, progress)
+    progress = Progress("sweep", len(todo), "trials", cached=len(plan.specs) - len(todo))
+    memory = plan.config.resources.sweep_memory
+    failures = run_trials(plan.store, plan.run_id, todo, sources, progress, memory).failures
     missing = len(todo.keys() - recorded(plan.store, plan.run_id))
     if missing != len(failures):
         raise PartialFailure(
@@ -158,30 +160,25 @@ def run_report(plan: Plan, need_ray: Callable[[], None]) -> None:
     write_run_marker(store, plan.run_id, plan.key, REPORT_CODE, paths)
 
 
-def read_tables(plan: Plan, model: str) -> list[EvaluationSplit]:
-    """Read a model's committed logit tables."""
-    splits = []
+def split_sources(plan: Plan, model: str) -> list[SplitSource]:
+    """Return where a model's committed logit tables lie; one that is missing is an error."""
+    sources = []
     for unit in (u for u in plan.units if u.model == model):
-        marker = read_marker(plan.store, unit.folder)
-        if marker is None or marker["key"] != unit.key:
-            raise UsageError(
-                f"logits of {model} on {unit.split.benchmark}:{unit.split.name} are not committed; "
-                "run `ace-ray logits` first, or `ace-ray run` for everything"
-            )
-        table = read_split(plan.store, unit.folder, marker)
-        splits.append(
-            EvaluationSplit(
-                unit.split.benchmark,
-                unit.split.name,
-                unit.split.corruption,
-                unit.split.severity,
-                unit.split.role,
-                table.label,
-                table.logits,
-                unit.split.subset,
-            )
+        split = unit.split
+        source = SplitSource(
+            model,
+            split.benchmark,
+            split.name,
+            split.corruption,
+            split.severity,
+            split.role,
+            split.subset,
+            unit.folder,
+            unit.key,
         )
-    return splits
+        committed_marker(plan.store, source)
+        sources.append(source)
+    return sources
 
 
 def _write_manifest(plan: Plan) -> None:

@@ -275,10 +275,7 @@ class ACE:
             # A map of confidences acts on the confidence that the kept classes have.
             kept = self._subset(z)
             c_o, c_h = (f._confidence(kept) for f in (self.easy_, self.hard_))
-        # A weight outside [0, 1] can push a mixed confidence out of its range.
-        if self.mixing_space() == "geometric":
-            return _geometric(c_o, c_h, alpha)
-        return np.clip(_mix(c_o, c_h, alpha), 0, 1)
+        return mix_confidence(c_o, c_h, alpha, geometric=self.mixing_space() == "geometric")
 
     def _proba(self, z: FloatArray, alpha: FloatArray) -> FloatArray:
         if not isinstance(self.calibrator, LogitCalibrator):
@@ -322,6 +319,16 @@ class ACE:
         from ace_ray.calibration.persistence import save
 
         save(self, path)
+
+
+def mix_confidence(
+    easy: FloatArray, hard: FloatArray, alpha: FloatArray, *, geometric: bool
+) -> FloatArray:
+    """Return the confidence that f_o and f_h state together."""
+    if geometric:
+        return _geometric(easy, hard, alpha)
+    # A weight outside [0, 1] can push a mixed confidence out of its range.
+    return np.clip(_mix(easy, hard, alpha), 0, 1)
 
 
 def _mix(a: FloatArray, b: FloatArray, alpha: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, T
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ace_ray.arrays import FloatArray, IntArray
+from ace_ray.arrays import BoolArray, FloatArray, IntArray
 from ace_ray.calibration.arguments import as_labels, as_logits, as_unit, as_weights
 from ace_ray.calibration.blocks import block_of, row_blocks
 from ace_ray.calibration.softmax import log_softmax, softmax, top1_confidence, true_class
@@ -220,7 +220,7 @@ class ConfidenceCalibrator(Calibrator):
         return self._fit_confidence(confidence[used], correct[used], w[used])
 
     @abstractmethod
-    def _fit_confidence(self, confidence: FloatArray, correct: FloatArray, w: FloatArray) -> Fit:
+    def _fit_confidence(self, confidence: FloatArray, correct: BoolArray, w: FloatArray) -> Fit:
         """Set the fitted attributes from top-1 confidences and whether they were right."""
 
     @abstractmethod

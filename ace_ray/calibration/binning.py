@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from ace_ray.arrays import FloatArray
+from ace_ray.arrays import BoolArray, FloatArray
 from ace_ray.calibration.arguments import as_count
 from ace_ray.calibration.base import ConfidenceCalibrator, Fit, Space, register_calibrator
 from ace_ray.errors import DataError
@@ -29,7 +29,7 @@ class Isotonic(ConfidenceCalibrator):
     def __init__(self) -> None:
         pass
 
-    def _fit_confidence(self, confidence: FloatArray, correct: FloatArray, w: FloatArray) -> Fit:
+    def _fit_confidence(self, confidence: FloatArray, correct: BoolArray, w: FloatArray) -> Fit:
         x, group = np.unique(confidence, return_inverse=True)
         mass = np.bincount(group, w)
         mean = np.bincount(group, w * correct) / mass
@@ -61,7 +61,7 @@ class HistogramBinning(ConfidenceCalibrator):
         self.bins = bins
         self.strategy = strategy
 
-    def _fit_confidence(self, confidence: FloatArray, correct: FloatArray, w: FloatArray) -> Fit:
+    def _fit_confidence(self, confidence: FloatArray, correct: BoolArray, w: FloatArray) -> Fit:
         as_count(self.bins, "bins")
         if self.strategy not in ("width", "mass"):
             raise DataError(f"strategy: expected 'width' or 'mass', got {self.strategy!r}")

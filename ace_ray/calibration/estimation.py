@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ace_ray.arrays import FloatArray, IntArray
+from ace_ray.arrays import BoolArray, FloatArray, IntArray
 from ace_ray.calibration.arguments import (
     as_confidence,
     as_labels,
@@ -30,7 +30,7 @@ class EstimationWarning(UserWarning):
 
 
 def difference_of_confidences(
-    confidence: FloatArray, correct: FloatArray, test_confidence: FloatArray, slope: float = 1.0
+    confidence: ArrayLike, correct: ArrayLike, test_confidence: ArrayLike, slope: float = 1.0
 ) -> float:
     """Estimate test accuracy by DoC (Guillory et al., 2021): Acc_o - slope (conf_o - conf_test).
 
@@ -42,7 +42,7 @@ def difference_of_confidences(
 
 
 def average_thresholded_confidence(
-    confidence: FloatArray, correct: FloatArray, test_confidence: FloatArray
+    confidence: ArrayLike, correct: ArrayLike, test_confidence: ArrayLike
 ) -> float:
     """Estimate test accuracy by ATC (Garg et al., 2022).
 
@@ -107,24 +107,32 @@ class Estimation:
         if not hasattr(self, "logits_"):
             raise UsageError("Estimation is not fitted; call fit(logits, labels) first")
         test = _confidences(as_logits(test_logits))
+        return self._accuracy(self._confidence, self._correct, test)
+
+    def _accuracy(self, confidence: FloatArray, correct: BoolArray, test: FloatArray) -> float:
         estimate: Callable[[], float] = {
-            "doc": lambda: difference_of_confidences(
-                self._confidence, self._correct, test, self.slope
-            ),
-            "atc": lambda: average_thresholded_confidence(self._confidence, self._correct, test),
+            "doc": lambda: difference_of_confidences(confidence, correct, test, self.slope),
+            "atc": lambda: average_thresholded_confidence(confidence, correct, test),
         }[self.estimator]
         accuracy = estimate()
         # The furthest that a subset of the calibration set with both kinds of samples can reach.
-        right = int(self._correct.sum())
-        wrong = len(self._correct) - right
+        right = int(correct.sum())
+        wrong = len(correct) - right
         clamped = min(max(accuracy, 1 / (1 + wrong)), right / (1 + right))
         if clamped != accuracy:
             warnings.warn(
                 f"estimated accuracy {accuracy:.4f} clamped to {clamped:.4f}",
                 EstimationWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return clamped
+
+    def difficulty_from(
+        self, confidence: FloatArray, correct: BoolArray, test: FloatArray
+    ) -> float:
+        """Return the difficulty of a test set, where all top-1 confidences are known already."""
+        accuracy = self._accuracy(confidence, correct, test)
+        return (1 - accuracy) / accuracy
 
     def estimated_difficulty(self, test_logits: ArrayLike) -> float:
         """Return d = wrong : right that the test set seems to have."""

@@ -178,7 +178,7 @@ def ks_error(confidence: ArrayLike, correct: ArrayLike) -> float:
     the ends of groups of equal confidence, so that the order within a group does not matter.
     """
     p, hit = as_confidence(confidence, correct)
-    order = np.argsort(p, kind="stable")
+    order = np.argsort(p)
     p = p[order]
     gap = np.abs(np.cumsum(p - hit[order]))
     ends = np.append(p[1:] != p[:-1], True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from ace_ray.arrays import FloatArray
+from ace_ray.arrays import BoolArray, FloatArray
 from ace_ray.calibration.arguments import as_count
 from ace_ray.calibration.base import ConfidenceCalibrator, Fit, Space, register_calibrator
 from ace_ray.errors import DataError
@@ -40,7 +40,7 @@ class Spline(ConfidenceCalibrator):
         self.knots = knots
         self.compat_interpolation = compat_interpolation
 
-    def _fit_confidence(self, confidence: FloatArray, correct: FloatArray, w: FloatArray) -> Fit:
+    def _fit_confidence(self, confidence: FloatArray, correct: BoolArray, w: FloatArray) -> Fit:
         knots = as_count(self.knots, "knots", 3)
         if len(confidence) < knots:
             raise DataError(

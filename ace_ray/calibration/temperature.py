@@ -25,11 +25,18 @@ DEFAULT_BOUNDS: Final = (0.05, 20.0)
 _START_ROWS: Final = 1024  # rows of the cheap fit that Newton's method starts from
 _TOLERANCE: Final = 1e-7  # relative step in b at which Newton's method stops
 _PASSES: Final = 60
-_SPACING: Final = float(np.log(2)) / 3  # of the table's nodes in log b
 
 
 class BoundWarning(UserWarning):
     """A fitted parameter lies on the bound of its range: the optimum is outside."""
+
+
+def bound_message(temperature: float, bounds: tuple[float, float]) -> str:
+    """Return what a fit that ends on a bound says."""
+    return (
+        f"temperature {temperature:g} is at its bound {tuple(bounds)}; "
+        "the calibration set asks for more than the bound allows"
+    )
 
 
 class Moments(NamedTuple):
@@ -185,12 +192,7 @@ class TemperatureScaling(LogitCalibrator):
         self.temperature_ = float(min(max(1 / found.inverse, low), high))
         hit = self._at_bound(z, y, w, (low, high))
         if hit:
-            warnings.warn(
-                f"temperature {self.temperature_:g} is at its bound {(low, high)}; "
-                "the calibration set asks for more than the bound allows",
-                BoundWarning,
-                stacklevel=4,
-            )
+            warnings.warn(bound_message(self.temperature_, (low, high)), BoundWarning, stacklevel=4)
         before = found.nll_first if low <= 1 <= high else None
         after = None if hit else found.nll_last
         return Fit(found.passes < _PASSES, found.passes, hit, before, after)
@@ -217,8 +219,9 @@ class TemperatureTable:
 
     Between two nodes the NLL of a weighting is a quintic with the exact value, slope and curvature
     at both, so a fit costs a dot product and a root of a polynomial. Nodes are a third of an octave
-    apart and computed only where the asked weightings have their optimum (first guessed from a
-    sample of the rows, then extended until every optimum is enclosed).
+    apart (T is good to 3e-6) unless `per_octave` asks for more, and computed only where the asked
+    weightings have their optimum (first guessed from a sample of the rows, then extended until
+    every optimum is enclosed). `dtype` is the precision to work in, as for `row_moments`.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -232,18 +235,27 @@ class TemperatureTable:
     """
 
     def __init__(
-        self, logits: ArrayLike, labels: ArrayLike, bounds: tuple[float, float] = DEFAULT_BOUNDS
+        self,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        bounds: tuple[float, float] = DEFAULT_BOUNDS,
+        *,
+        per_octave: int = 3,
+        dtype: type[np.float32] | type[np.float64] | None = None,
     ) -> None:
         self._z = as_logits(logits)
+        self._per_octave, self._dtype = per_octave, dtype
+        self._spacing = float(np.log(2)) / per_octave  # of the nodes in log b
         y = as_labels(labels, self._z)
         self.bounds = bounds = as_bounds(bounds)
         self._truth = true_class(self._z, y).astype(np.float64)
         self._sample = np.linspace(0, len(y) - 1, min(len(y), _START_ROWS)).astype(int)
         self._ends = (
-            int(np.floor(np.log(1 / bounds[1]) / _SPACING)),
-            int(np.ceil(np.log(1 / bounds[0]) / _SPACING)),
+            int(np.floor(np.log(1 / bounds[1]) / self._spacing)),
+            int(np.ceil(np.log(1 / bounds[0]) / self._spacing)),
         )
         self._nodes: dict[int, FloatArray] = {}  # by lattice position: (3, N)
+        self._few: dict[int, FloatArray] = {}  # the same of the sample
 
     def fit(self, weights: ArrayLike) -> FloatArray:
         """Return T for each row of (M, N) weights (or masks)."""
@@ -269,7 +281,7 @@ class TemperatureTable:
                 break
             low, high = low - 2 * need_low, high + 2 * need_high
             low, high = max(low, self._ends[0]), min(high, self._ends[1])
-        x = _SPACING * np.array(at)
+        x = self._spacing * np.array(at)
         return np.clip(np.exp(-_root_of_quintics(x, f, g, h)), *self.bounds)
 
     def _guess(self, w: FloatArray) -> tuple[int, int]:
@@ -278,8 +290,8 @@ class TemperatureTable:
         some = some[some.any(axis=1)]
         if not len(some):
             return -1, 1
-        coarse = range(self._ends[0], self._ends[1] + 1, 3)
-        g = np.stack([self._moments(k, self._sample)[1] @ some.T for k in coarse])
+        coarse = range(self._ends[0], self._ends[1] + 1, self._per_octave)
+        g = np.stack([self._sampled(k)[1] @ some.T for k in coarse])
         below = (g < 0).sum(axis=0)
         low = coarse[max(int(below.min()) - 1, 0)]
         high = coarse[min(int(below.max()), len(coarse) - 1)]
@@ -290,11 +302,16 @@ class TemperatureTable:
             self._nodes[k] = self._moments(k, None)
         return self._nodes[k]
 
+    def _sampled(self, k: int) -> FloatArray:
+        if k not in self._few:
+            self._few[k] = self._moments(k, self._sample)
+        return self._few[k]
+
     def _moments(self, k: int, rows: IntArray | None) -> FloatArray:
         """Return the NLL of each row and its first two derivatives in log b, at lattice point k."""
-        b = float(np.exp(_SPACING * k))
+        b = float(np.exp(self._spacing * k))
         z, truth = (self._z, self._truth) if rows is None else (self._z[rows], self._truth[rows])
-        m = row_moments(z, b)
+        m = row_moments(z, b, dtype=self._dtype)
         slope = b * (m.mean - truth)
         return np.stack([m.lse - b * truth, slope, b * b * m.variance + slope])
 

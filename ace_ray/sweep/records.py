@@ -14,6 +14,16 @@ def trials_folder(run_id: str) -> str:
     return f"runs/{run_id}/trials"
 
 
+def partials_folder(run_id: str) -> str:
+    """Return where measurements wait, split by split, until every trial has its record."""
+    return f"runs/{run_id}/partial"
+
+
+def partial_path(run_id: str, split_key: str) -> str:
+    """Return where the measurements of a split wait."""
+    return f"{partials_folder(run_id)}/{split_key}.json"
+
+
 def record_path(run_id: str, key: str) -> str:
     """Return where a trial's record lies in the store."""
     return f"{trials_folder(run_id)}/{key}.json"

@@ -1,33 +1,186 @@
-"""The Ray Tune shell: trials share one copy of the logits and leave a record each."""
+"""The Ray shell of the sweep: shared work as tasks, then Tune takes the trials one by one.
+
+Tasks read each logit table once, fit what the trials share and measure all of them split by split
+(`engine`). A Tune trial picks up its measurements, writes its record and reports its ECE.
+"""
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Final, NamedTuple
 
+import ray
 from ray import tune
 from ray.tune.logger import JsonLoggerCallback
 
-from ace_ray.errors import AceRayError
+from ace_ray.errors import IntegrityError
+from ace_ray.identity import canonical_json
 from ace_ray.progress import Progress
+from ace_ray.session import unwrapped
 from ace_ray.store import Store
-from ace_ray.sweep.records import write_record
-from ace_ray.sweep.trial import EvaluationSplit, TrialSpec, fit_trial
+from ace_ray.sweep.engine import assemble, fit_many, measure_split, need_calibration
+from ace_ray.sweep.fits import Domains, FitSpec, Fitted, needed_fits
+from ace_ray.sweep.records import partial_path, partials_folder, write_record
+from ace_ray.sweep.splits import SplitSource, opened, pooled
+from ace_ray.sweep.trial import TrialSpec
+
+_FITS_PER_TASK: Final = 8  # of families that take long; the others go in one task
+_QUICK: Final = frozenset({"temperature", "spline", "isotonic", "histogram"})
+
+
+class Swept(NamedTuple):
+    """What came of a sweep."""
+
+    failures: list[str]
+    results: tune.ResultGrid
+
+
+def _calibration(store_uri: str, sources: Sequence[SplitSource], memory: int | None) -> Domains:
+    """Read the calibration splits."""
+    store = Store.open(store_uri)
+    with ExitStack() as stack:
+        return pooled([stack.enter_context(opened(store, source, memory)) for source in sources])
+
+
+def _fit(specs: list[FitSpec], domains: Domains) -> list[Fitted]:
+    return fit_many(specs, domains)
+
+
+def _measure(
+    store_uri: str,
+    run_id: str,
+    source: SplitSource,
+    specs: dict[str, TrialSpec],
+    fits: dict[FitSpec, Fitted],
+    domains: Domains | None,
+    memory: int | None,
+) -> dict[str, str]:
+    """Measure all trials on a split and leave the pieces in the store, for a run that is killed."""
+    store = Store.open(store_uri)
+    with ExitStack() as stack:
+        if source.role == "calibration" and domains is not None:
+            rows = domains.rows[source.split]
+            split = source.holding(domains.label[rows], domains.logits[rows])
+        else:
+            split = stack.enter_context(opened(store, source, memory))
+        found = measure_split(specs, split, fits, domains, memory)
+    pieces = {key: canonical_json(piece) for key, piece in found.items()}
+    kept = known_pieces(store, run_id, source) | pieces
+    store.write_json(partial_path(run_id, source.key), dict(kept), indent=False)
+    return pieces
+
+
+def known_pieces(store: Store, run_id: str, source: SplitSource) -> dict[str, str]:
+    """Return what a killed run measured on a split, by trial; a trial's key says what it was."""
+    path = partial_path(run_id, source.key)
+    if not store.has(path):
+        return {}
+    try:
+        return {key: str(piece) for key, piece in store.read_json(path).items()}
+    except IntegrityError:
+        return {}
+
+
+def run_trials(
+    store: Store,
+    run_id: str,
+    specs: Mapping[str, TrialSpec],
+    sources: Mapping[str, Sequence[SplitSource]],
+    progress: Progress,
+    memory: int | None = None,
+) -> Swept:
+    """Run the trials (key -> spec) and leave a record each.
+
+    Args:
+        store: Where logits are and records go.
+        run_id: The run.
+        specs: The trials.
+        sources: The splits of each model.
+        progress: Counts trials.
+        memory: Bytes that a worker may use for its work; None: a table is held in memory.
+    """
+    pieces: dict[str, list[str]] = {}
+    with unwrapped():
+        for model, splits in sources.items():
+            mine = {key: spec for key, spec in specs.items() if spec.model == model}
+            pieces |= _pieces(store, run_id, model, mine, splits, memory)
+    swept = _tune(store, run_id, specs, pieces, progress)
+    store.delete(partials_folder(run_id))
+    return swept
+
+
+def _pieces(
+    store: Store,
+    run_id: str,
+    model: str,
+    specs: dict[str, TrialSpec],
+    sources: Sequence[SplitSource],
+    memory: int | None,
+) -> dict[str, list[str]]:
+    """Return the pieces of each trial of a model, in the order of the splits."""
+    known = [known_pieces(store, run_id, source) for source in sources]
+    todo = [{k: s for k, s in specs.items() if k not in found} for found in known]
+    missing = {key: spec for some in todo for key, spec in some.items()}
+    if missing:
+        calibration = [source for source in sources if source.role == "calibration"]
+        need_calibration(calibration, model)
+        domains = ray.remote(_calibration).remote(store.uri, calibration, memory)
+        fits = ray.put(_fits(missing, domains, model))
+        estimated = any(spec.method == "estimation" for spec in missing.values())
+        total = sum(map(len, todo))
+        measure = ray.remote(_measure)
+        tasks = {}
+        for i, (source, some) in enumerate(zip(sources, todo, strict=True)):
+            if some:
+                needs = domains if estimated or source.role == "calibration" else None
+                task = measure.remote(store.uri, run_id, source, some, fits, needs, memory)
+                tasks[task] = i
+        with Progress(f"sweep: measurements of {model}", total, "trials x splits") as progress:
+            for task in _as_completed(list(tasks)):
+                found = ray.get(task)
+                known[tasks[task]].update(found)
+                progress.advance(len(found))
+    return {key: [found[key] for found in known] for key in specs}
+
+
+def _fits(
+    specs: Mapping[str, TrialSpec], domains: ray.ObjectRef, model: str
+) -> dict[FitSpec, Fitted]:
+    """Make all fits that the trials share, each once."""
+    needed = needed_fits(specs.values())
+    quick = [name for name in needed if name.calibrator in _QUICK]
+    slow = [name for name in needed if name.calibrator not in _QUICK]
+    groups = [slow[i : i + _FITS_PER_TASK] for i in range(0, len(slow), _FITS_PER_TASK)]
+    # The long task first: the short ones fill up behind it.
+    groups = ([quick] if quick else []) + groups
+    fit = ray.remote(_fit)
+    tasks = {fit.remote(group, domains): group for group in groups}
+    fits: dict[FitSpec, Fitted] = {}
+    with Progress(f"sweep: fits of {model}", len(needed), "fits") as progress:
+        for task in _as_completed(list(tasks)):
+            fits |= dict(zip(tasks[task], ray.get(task), strict=True))
+            progress.advance(len(tasks[task]))
+    # In one order, whatever came first: the object that all measurements share is the same.
+    return {name: fits[name] for name in needed}
+
+
+def _as_completed(tasks: list[ray.ObjectRef]) -> Any:
+    while tasks:
+        (task, *_), tasks = ray.wait(tasks, num_returns=1)
+        yield task
 
 
 class _Trial(tune.Trainable):
     """One trial; the actor is kept and given the next one (`reuse_actors`)."""
 
     def setup(
-        self,
-        config: dict[str, Any],
-        tables: Mapping[str, list[EvaluationSplit]],
-        store_uri: str,
-        run_id: str,
+        self, config: dict[str, Any], pieces: Mapping[str, list[str]], store_uri: str, run_id: str
     ) -> None:
         """Keep what all trials share."""
-        self.tables, self.run_id = tables, run_id
+        self.pieces, self.run_id = pieces, run_id
         self.store = Store.open(store_uri)
         self.reset_config(config)
 
@@ -38,43 +191,49 @@ class _Trial(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Fit, measure and record; a trial that cannot be fitted says why instead."""
+        """Record what was measured; a trial that could not be fitted says why instead."""
         outcome: dict[str, Any] = {"done": True, "key": self.key, "error": ""}
-        try:
-            result = fit_trial(self.spec, self.tables[self.spec.model])
-            write_record(self.store, self.run_id, self.key, self.spec, result)
-        except AceRayError as error:
-            return {**outcome, "error": f"{self.spec}: {error}"}
+        result = assemble(self.spec, [json.loads(piece) for piece in self.pieces[self.key]])
+        if isinstance(result, str):
+            return {**outcome, "error": result}
+        write_record(self.store, self.run_id, self.key, self.spec, result)
+        for role in ("id", "ood"):
+            found = [row["ece"] for row in result.measurements if row["role"] == role]
+            if found:
+                outcome[f"ece_{role}"] = sum(found) / len(found)
         return outcome
 
 
 class _Watch(tune.Callback):
     """Moves the progress line."""
 
-    def __init__(self, advance: Callable[[], None]) -> None:
-        self.advance = advance
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
 
-    def on_trial_complete(self, **_: Any) -> None:
+    def __getstate__(self) -> dict[str, Any]:
+        """Stay behind when Tune saves its state."""
+        return {}
+
+    def on_trial_complete(self, trial: Any, **_: Any) -> None:
         """Count a finished trial."""
-        self.advance()
+        self.progress.advance(failed=int(bool(trial.last_result.get("error"))))
 
     def on_trial_error(self, **_: Any) -> None:
         """Count a lost trial too: it is done with."""
-        self.advance()
+        self.progress.advance(failed=1)
 
 
-def run_trials(
+def _tune(
     store: Store,
     run_id: str,
     specs: Mapping[str, TrialSpec],
-    tables: Mapping[str, list[EvaluationSplit]],
+    pieces: Mapping[str, list[str]],
     progress: Progress,
-) -> list[str]:
-    """Run the trials (key -> spec) and return one line per trial that failed."""
+) -> Swept:
     grid = [{"key": key, "spec": spec.as_plain()} for key, spec in specs.items()]
-    trainable = tune.with_parameters(_Trial, tables=tables, store_uri=store.uri, run_id=run_id)
+    trainable = tune.with_parameters(_Trial, pieces=pieces, store_uri=store.uri, run_id=run_id)
     # Tune's own state is not needed after the sweep: the records are the result.
-    with tempfile.TemporaryDirectory(prefix="ace-ray-tune-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="ace-ray-tune-") as scratch, progress:
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"cpu": 1}),
             param_space={"trial": tune.grid_search(grid)},
@@ -85,7 +244,7 @@ def run_trials(
                 verbose=0,
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=3),
-                callbacks=[JsonLoggerCallback(), _Watch(progress.advance)],
+                callbacks=[JsonLoggerCallback(), _Watch(progress)],
             ),
         )
         results = tuner.fit()
@@ -96,4 +255,4 @@ def run_trials(
             failed.append(f"{spec}: {str(result.error).strip().splitlines()[-1]}")
         elif result.metrics and result.metrics.get("error"):
             failed.append(result.metrics["error"])
-    return sorted(failed)
+    return Swept(sorted(failed), results)

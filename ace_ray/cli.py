@@ -26,7 +26,7 @@ _repair = click.option("--repair", is_flag=True, help="Extract damaged splits ag
 @click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ace-ray")
 def main() -> None:
-    r"""Tell how far a classifier's confidence can be trusted under shift, and fix it.
+    """Tell how far a classifier's confidence can be trusted under shift, and fix it.
 
     \b
     Example:
@@ -92,7 +92,7 @@ def _run(plan: Any, as_json: bool) -> None:
 @_json
 @reports_errors
 def demo(store: str | None, cpus: int | None, as_json: bool) -> None:
-    r"""Run the embedded benchmark end to end: images, logits, sweep, tables, report.
+    """Run the embedded benchmark end to end: images, logits, sweep, tables, report.
 
     \b
     Example:
@@ -111,7 +111,7 @@ def demo(store: str | None, cpus: int | None, as_json: bool) -> None:
 def run(
     config: str | None, store: str | None, data_root: str | None, cpus: int | None, as_json: bool
 ) -> None:
-    r"""Run logits, sweep, aggregation and report; what the store has is not computed again.
+    """Run logits, sweep, aggregation and report; what the store has is not computed again.
 
     \b
     Example:
@@ -127,7 +127,7 @@ def run(
 @_json
 @reports_errors
 def plan(config: str | None, store: str | None, data_root: str | None, as_json: bool) -> None:
-    r"""Say what would run and what is cached; start nothing.
+    """Say what would run and what is cached; start nothing.
 
     \b
     Example:
@@ -167,7 +167,7 @@ def logits(
     repair: bool,
     as_json: bool,
 ) -> None:
-    r"""Extract the logit tables that are not committed yet.
+    """Extract the logit tables that are not committed yet.
 
     \b
     Example:
@@ -191,7 +191,7 @@ def logits(
 def sweep(
     config: str | None, store: str | None, data_root: str | None, cpus: int | None, as_json: bool
 ) -> None:
-    r"""Run the trials that have no record yet; the logits must be committed.
+    """Run the trials that have no record yet; the logits must be committed.
 
     \b
     Example:
@@ -212,7 +212,7 @@ def sweep(
 @_json
 @reports_errors
 def report(run_id: str | None, store: str | None, as_json: bool) -> None:
-    r"""Aggregate a run's records again and write its tables and page.
+    """Aggregate a run's records again and write its tables and page.
 
     \b
     Example:
@@ -239,7 +239,7 @@ def report(run_id: str | None, store: str | None, as_json: bool) -> None:
 @_json
 @reports_errors
 def validate(run_id: str | None, store: str | None, data_root: str | None, as_json: bool) -> None:
-    r"""Check every file, row count, id, key and digest of a run, and the images behind it.
+    """Check every file, row count, id, key and digest of a run, and the images behind it.
 
     \b
     Example:
@@ -260,7 +260,8 @@ def validate(run_id: str | None, store: str | None, data_root: str | None, as_js
         own = {"config": opened.locate(f"runs/{found_run}/config.yaml"), "store": opened.uri}
         for problem in problems:
             say(f"error: {with_arguments(problem, own)}")
-        click.echo(f"{len(problems)} problems" if problems else "everything is as committed")
+        well = "the store is as committed, images not compared" if notes else "all is as committed"
+        click.echo(f"{len(problems)} problems" if problems else well)
     if problems:
         sys.exit(AceRayError.exit_code)
 
@@ -310,7 +311,7 @@ def import_(
     store: str | None,
     as_json: bool,
 ) -> None:
-    r"""Bring your own logits: an npz, a Parquet table or an npy pair becomes a committed split.
+    """Bring your own logits: an npz, a Parquet table or an npy pair becomes a committed split.
 
     Wanted: `logits` (N, C), `labels` or `label` (N,), and optionally `sample_id`.
 
@@ -333,7 +334,7 @@ def import_(
 @_json
 @reports_errors
 def list_(what: str, store: str | None, as_json: bool) -> None:
-    r"""List what there is to choose from, or the runs in the store.
+    """List what there is to choose from, or the runs in the store.
 
     \b
     Example:
@@ -386,7 +387,7 @@ def _listed(what: str, store: str | None) -> list[tuple[str, str]]:
 @_json
 @reports_errors
 def doctor(config: str | None, store: str | None, data_root: str | None, as_json: bool) -> None:
-    r"""Say what is missing on this machine, and the remedy; with a CONFIG also for its run.
+    """Say what is missing on this machine, and the remedy; with a CONFIG also for its run.
 
     \b
     Example:

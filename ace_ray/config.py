@@ -95,6 +95,14 @@ class BenchmarkConfig:
         return {"name": self.name, **kind, **(plain(self.options) if self.options else {})}
 
     @property
+    def explicit(self) -> bool:
+        """Whether more than the name was given: a type, a place, or an option of its own."""
+        placed = getattr(self.options, "path", None) is not None
+        return self.options is not None and (
+            self.type != self.name or placed or self.variant != self.name
+        )
+
+    @property
     def variant(self) -> str:
         """The name under which its logits are stored: other options never replace these.
 

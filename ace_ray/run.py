@@ -218,13 +218,13 @@ def plan_of_run(store: Store, run_id: str) -> Plan:
         if marker is None:
             raise UsageError(
                 f"run {run_id}: {store.locate(f'logits/{folder}')} is gone; "
-                "use `ace-ray run` to make it anew"
+                "run its configuration again to make it anew"
             )
         units.append(stored_unit(marker, unquote(folder.split("/")[1].removeprefix("benchmark="))))
     plan = make_plan(config, store, units=units)
     if plan.key != manifest["key"]:
         raise UsageError(
             f"run {run_id} was made by another version of the model, data or code; "
-            "use `ace-ray run` to make it anew"
+            "run its configuration again to make it anew"
         )
     return plan

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from ace_ray import errors
 from ace_ray.errors import AceRayError
 
 
@@ -66,15 +68,33 @@ def _silent_stderr() -> Iterator[None]:
 @contextmanager
 def unwrapped() -> Iterator[None]:
     """Raise the package's own error instead of Ray's wrapper around it."""
-    from ray.exceptions import RayError, RayTaskError
+    from ray.exceptions import RayError
 
     try:
         yield
     except RayError as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            inner = cause.cause if isinstance(cause, RayTaskError) else cause
-            if isinstance(inner, AceRayError):
-                raise type(inner)(str(inner).splitlines()[0]) from error
-            cause = cause.__cause__
-        raise
+        own = _own_error(error)
+        if own is None:
+            raise
+        raise own from error
+
+
+def _own_error(error: BaseException) -> AceRayError | None:
+    """Return the package's error behind Ray's.
+
+    Ray hands on a task's exception as an object, but what an actor's constructor or a dataset's
+    function raised only as the text of its traceback.
+    """
+    cause: BaseException | None = error
+    text = ""
+    while cause is not None:
+        inner = getattr(cause, "cause", None)
+        if isinstance(inner, AceRayError):
+            return type(inner)(str(inner).splitlines()[0])
+        text += f"{getattr(cause, 'traceback_str', '')}\n{cause}\n"
+        cause = cause.__cause__
+    found = re.findall(r"^ace_ray\.errors\.(\w+): (.+)$", text, re.MULTILINE)
+    if not found:
+        return None
+    kind = getattr(errors, found[-1][0], AceRayError)
+    return kind(found[-1][1].strip()) if issubclass(kind, AceRayError) else None

@@ -15,6 +15,7 @@ import pytest
 import timm
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from timm.data import create_transform
 
 from ace_ray.store import MARKER
@@ -63,8 +64,6 @@ class Bench:
 @needs_shared
 def test_resnet20_on_cifar10_through_the_pipeline(tmp_path: Path) -> None:
     """The published accuracy, and the logits of a plain torch loop."""
-    from safetensors.torch import load_file
-
     config = tmp_path / "run.yaml"
     weights = SHARED / "cifar10/resnet20.safetensors"
     config.write_text(
@@ -338,3 +337,24 @@ def test_options_of_the_table(tmp_path: Path) -> None:
     half = table(bench.store, "net", "trees", "test")["logits"]
     assert half.dtype == np.float16
     np.testing.assert_allclose(half, full["logits"], rtol=1e-3, atol=1e-3)
+
+
+def test_what_goes_wrong_in_a_worker_is_one_line(tmp_path: Path) -> None:
+    """An actor's constructor and its call: the reason arrives without Ray's traceback."""
+    bench = Bench(tmp_path, calibration=24, test=12)
+    same = bench.run("plan")
+    assert same.code == 0
+    config = tmp_path / "run.yaml"
+    plain = config.read_text()
+    config.write_text(plain.replace("architecture:", "mc: 3, architecture:"))
+    done = ace_ray("logits", config, "--store", bench.store)
+    assert done.code == 2
+    assert "error: net: mc: all passes are the same" in done.stderr.strip().splitlines()[-1]
+    state = load_file(bench.weights)
+    state["linear.bias"][:] = float("nan")
+    save_file(state, bench.weights)
+    config.write_text(plain)
+    done = ace_ray("logits", config, "--store", bench.store)
+    assert done.code == 2
+    assert "images are not finite" in done.stderr.strip().splitlines()[-1]
+    assert not list(bench.store.rglob(MARKER))

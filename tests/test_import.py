@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,7 @@ def test_probabilities_are_asked_for_by_name(tmp_path: Path) -> None:
     [
         (lambda z, y: (z[:-1], y), "expected 299 integers to match"),
         (lambda z, y: (np.where(np.arange(z.size).reshape(z.shape) == 9, np.nan, z), y), "row 1"),
+        (lambda z, y: (1e39 * z, y), "infinite in float32"),
         (lambda z, y: (z, y + 7), "expected 0 to 6, got 7 to 13"),
         (lambda z, y: (z.astype(int), y), "expected floats"),
         (lambda z, y: (z[:, 0], y), "expected floats of shape"),
@@ -111,6 +113,8 @@ def test_other_refusals(tmp_path: Path) -> None:
     assert "no such file" in bring(tmp_path / "none.npz", store, "a", "id").error
     (tmp_path / "x.csv").write_text("a")
     assert "expected a file that ends in" in bring(tmp_path / "x.csv", store, "a", "id").error
+    (tmp_path / "page.npz").write_text("<html>not found</html>")
+    assert "it is no npz archive" in bring(tmp_path / "page.npz", store, "a", "id").error
     (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04nonsense")
     assert "cannot be read" in bring(tmp_path / "bad.npz", store, "a", "id").error
     np.savez(tmp_path / "objects.npz", logits=np.array([{}], object), labels=labels)
@@ -169,6 +173,23 @@ def test_a_run_on_imported_logits_needs_no_image(tmp_path: Path) -> None:
     part = next((store / "logits/model=mine/benchmark=shop/split=street").glob("*.parquet"))
     part.write_bytes(part.read_bytes()[:-5])
     assert "import this split again" in invoke("logits", config, "--repair", "--store", store).error
+
+
+def test_imports_that_do_not_go_together(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    for split, role, classes in (("a", "calibration", 7), ("b", "calibration", 7), ("t", "id", 5)):
+        file = write(tmp_path, "npz", *sample(c=classes))
+        assert bring(file, store, split, role).code == 0
+    config = tmp_path / "run.yaml"
+    config.write_text("models: [mine]\nbenchmarks: [shop]")
+    assert "need exactly one calibration split" in invoke("plan", config, "--store", store).error
+    shutil.rmtree(next(store.glob("logits/*/*/split=b")))
+    error = invoke("plan", config, "--store", store).error
+    assert "shop:a has 7 classes, shop:t has 5" in error
+    # Images under a name that imported logits have: which are meant?
+    config.write_text("models: [mine]\nbenchmarks: [{name: shop, type: folder, path: /data}]")
+    error = invoke("plan", config, "--store", store).error
+    assert "the store holds imported logits of 'mine' under this name" in error
 
 
 def test_unknown_names_speak_of_the_store(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from ace_ray.benchmarks.registry import BENCHMARKS, Request, find_benchmark, loa
 from ace_ray.benchmarks.split import Split, Unreadable
 from ace_ray.config import load_plain
 from ace_ray.errors import AceRayError
+from ace_ray.logits.units import plan_units
+from ace_ray.store import Store
 
 SHARED = Path(os.environ.get("ACE_RAY_SHARED", Path(__file__).parents[2] / "shared")) / "data"
 
@@ -383,3 +385,28 @@ register_benchmark(Benchmark(name="stripes", about="-", options=Options, splits=
     finally:
         BENCHMARKS.pop("stripes", None)
         load_benchmarks.cache_clear()
+
+
+def test_links_in_a_circle(birds: Path) -> None:
+    (birds / "test/plain/loop").symlink_to(birds / "test")
+    assert "link to a folder above it" in refused("folder", birds)
+    assert "is a file" in refused("folder", birds / "test/plain/0.png")
+
+
+def test_halves_of_splits_are_refused(birds: Path) -> None:
+    assert "looks like a split" in refused("folder", birds, halves=True)
+
+
+@pytest.mark.parametrize(
+    ("clean", "shifted"),
+    [
+        ({"name": "cifar10"}, {"name": "cifar10-c", "protocol": "paper"}),
+        ({"name": "imagenet"}, {"name": "imagenet-c", "seed": 2}),
+    ],
+)
+def test_sets_that_are_cut_differently_are_refused(
+    clean: dict[str, Any], shifted: dict[str, Any]
+) -> None:
+    config = load_plain({"benchmarks": [clean, shifted]}, "test")
+    with pytest.raises(AceRayError, match="images that calibrate would be tested on"):
+        plan_units(config, Store.open("/nowhere/at/all"))

@@ -87,7 +87,10 @@ def _parts(request: Request, root: str) -> dict[str, Role]:
     ood = options.ood if options.ood is not None else [n for n in found if n not in roles]
     given = [*roles, *ood]
     if len(set(given)) < len(given) or options.calibration == options.test is not None:
-        raise ConfigError(f"{request.name}: a sub-folder has one role, but got {given}")
+        raise ConfigError(
+            f"{request.name}: a sub-folder has one role, but `calibration`, `test` and `ood` are "
+            f"{options.calibration!r}, {options.test!r} and {list(ood)}; name each folder once"
+        )
     for name in given:
         if not roots.exists(roots.below(root, name)):
             raise DataError(
@@ -105,6 +108,12 @@ def folder_splits(request: Request) -> list[Split]:
     if options.halves:
         if options.ood is not None:
             raise ConfigError(f"{request.name}: with `halves` there is no `ood`; leave one out")
+        splits_there = {options.calibration, options.test} & set(roots.folders(root))
+        if options.classes is None and splits_there:
+            raise ConfigError(
+                f"{request.name}: {root} has a folder {min(map(str, splits_there))!r}, which looks "
+                "like a split, not a class; leave `halves` out, or list `classes`"
+            )
         classes = class_names(request, root, [""], options.classes)
         return in_halves(request, read_folder(request.name, root, classes), classes, options.seed)
     roles = _parts(request, root)

@@ -122,7 +122,7 @@ def read_folder(label: str, root: str, classes: Sequence[str]) -> Images:
         if label_of is None:
             raise DataError(
                 f"{label}: {root}/{folder}: {folder!r} is none of the {len(known):,} classes; "
-                f"{_few(nearest(folder, known))}; rename the folder or set `classes`"
+                f"{_few(nearest(folder, known))}; rename or move the folder"
             )
         labels[folder] = label_of
     ids = [file.path for file in files]

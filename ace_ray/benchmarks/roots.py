@@ -91,8 +91,10 @@ def files(
 def _entries(root: str, *, recursive: bool) -> list[pafs.FileInfo]:
     filesystem, path = _opened(root)
     try:
+        if filesystem.get_file_info(path).type == pafs.FileType.File:
+            raise DataError(f"{root}: is a file, expected a folder; check `data_root` or `path`")
         entries = filesystem.get_file_info(pafs.FileSelector(path, recursive=recursive))
-        return [entry for entry in entries if entry.path]  # an access decodes the name
+        found = [entry for entry in entries if entry.path]  # an access decodes the name
     except FileNotFoundError:
         raise DataError(f"{root}: no such folder; check `data_root` or `path`") from None
     except UnicodeDecodeError as error:
@@ -100,6 +102,19 @@ def _entries(root: str, *, recursive: bool) -> list[pafs.FileInfo]:
         raise DataError(f"{name}: the name is not UTF-8; rename the file") from None
     except OSError as error:
         raise DataError(f"{root}: cannot be listed: {why(error)}; check its permissions") from error
+    if recursive and isinstance(filesystem, pafs.LocalFileSystem):
+        _check_loops(entry.path for entry in found if entry.type == pafs.FileType.Directory)
+    return found
+
+
+def _check_loops(places: Iterable[str]) -> None:
+    """Raise if a linked folder holds itself: its images would be listed again and again."""
+    for place in places:
+        if not Path(place).is_symlink():
+            continue
+        above, target = Path(place).parent.resolve(), Path(place).resolve()
+        if above.is_relative_to(target):
+            raise DataError(f"{place}: is a link to a folder above it; remove the link")
 
 
 def why(error: OSError) -> str:

@@ -53,6 +53,8 @@ def read_foreign(path: str, *, probabilities: bool) -> LogitTable:
 
 
 def _read_npz(file: Path) -> dict[str, Any]:
+    if not zipfile.is_zipfile(file):
+        raise ValueError("it is no npz archive")
     with np.load(file, allow_pickle=False) as data:
         return {name: data[name] for name in data.files}
 
@@ -113,9 +115,13 @@ def checked(
             f"{where}: labels: expected {len(z):,} integers to match the logits, "
             f"got {y.dtype} {y.shape}"
         )
-    if not np.isfinite(z).all():
-        bad = int(np.flatnonzero(~np.isfinite(z).all(axis=1))[0])
-        raise DataError(f"{where}: logits: NaN or infinite value in row {bad}; drop or repair it")
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(z.astype(np.float32)).all(axis=1)  # as they will be stored
+    if not finite.all():
+        bad = int(np.flatnonzero(~finite)[0])
+        raise DataError(
+            f"{where}: logits: NaN, or infinite in float32, in row {bad}; drop or repair it"
+        )
     if y.min() < 0 or y.max() >= z.shape[1]:
         raise DataError(
             f"{where}: labels: expected 0 to {z.shape[1] - 1}, got {y.min()} to {y.max()}"

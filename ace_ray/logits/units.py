@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from ace_ray.benchmarks.locate import Located
 from ace_ray.benchmarks.registry import BENCHMARKS
 from ace_ray.benchmarks.roots import read_files
 from ace_ray.benchmarks.split import Samples, Split
-from ace_ray.config import Config, ExtractionConfig
+from ace_ray.config import BenchmarkConfig, Config, ExtractionConfig
 from ace_ray.errors import ConfigError, nearest
 from ace_ray.identity import EXTRACTION_CODE, IMPORT_CODE, TABLE_SCHEMA, content_key
 from ace_ray.logits.images import DECODER
@@ -70,8 +70,10 @@ def make_unit(model: Model, split: Split, variant: str, extraction: ExtractionCo
     if model.classes != len(split.classes):
         raise ConfigError(
             f"{model.name} has {model.classes} classes, {split.benchmark} has {len(split.classes)}"
-            "; take a model trained on these classes, or list the benchmark's `classes`"
+            "; take a model trained on these classes (or, of your own images, list `classes`)"
         )
+    if extraction.features and (model.members or model.config.mc):
+        raise ConfigError(f"{model.name}: a mean of several has no features; set features: false")
     identity = {
         "schema": TABLE_SCHEMA,
         "code": EXTRACTION_CODE,
@@ -106,6 +108,7 @@ def plan_units(config: Config, store: Store) -> list[Unit]:
     model is run over the benchmark's images.
     """
     benchmarks = config.benchmark_configs()
+    _check_pairs(benchmarks)
     located = Located(benchmarks, config.data_root)
     units: list[Unit] = []
     for model in config.model_configs():
@@ -114,6 +117,12 @@ def plan_units(config: Config, store: Store) -> list[Unit]:
             imported = imported_units(store, model.name, benchmark.name)
             mine += imported
             if imported:
+                if benchmark.explicit:
+                    raise ConfigError(
+                        f"benchmarks.{benchmark.name}: the store holds imported logits of "
+                        f"{model.name!r} under this name; choose another name, or write the name "
+                        "alone to mean them"
+                    )
                 continue
             if benchmark.options is None:
                 known = nearest(benchmark.name, BENCHMARKS)
@@ -126,19 +135,56 @@ def plan_units(config: Config, store: Store) -> list[Unit]:
                 make_unit(resolved, split, benchmark.variant, config.extraction)
                 for split in located.splits(benchmark.name)
             ]
-        _check_calibration(model.name, [unit.split for unit in mine])
+        _check_calibration(model.name, mine)
+        _check_widths(model.name, mine)
         units += mine
     return units
 
 
-def _check_calibration(model: str, splits: list[Split]) -> None:
+# Sets that are cut alike, so that no image both calibrates and tests: by this option.
+_PAIRS: Final = (("cifar10", "cifar10-c", "protocol"), ("imagenet", "imagenet-c", "seed"))
+
+
+def _check_pairs(benchmarks: Sequence[BenchmarkConfig]) -> None:
+    """Raise if a corrupted set is cut in another way than the set that it was made from."""
+    by_type = {benchmark.type: benchmark.options for benchmark in benchmarks}
+    for clean, shifted, option in _PAIRS:
+        if by_type.get(clean) is None or by_type.get(shifted) is None:
+            continue
+        wanted, got = (getattr(by_type[name], option) for name in (clean, shifted))
+        if wanted != got and getattr(by_type[shifted], "half", "test") != "all":
+            raise ConfigError(
+                f"benchmarks.{shifted}: {option} is {got!r}, that of {clean} is {wanted!r}; "
+                "images that calibrate would be tested on, set them alike"
+            )
+
+
+def _check_calibration(model: str, units: list[Unit]) -> None:
     """Raise unless there is one calibration split, or several source domains of one benchmark."""
-    found = [split for split in splits if split.role == "calibration"]
-    if len(found) != 1 and len({split.benchmark for split in found}) != 1:
-        names = ", ".join(f"{s.benchmark}:{s.name}" for s in found) or "none"
+    found = [unit for unit in units if unit.split.role == "calibration"]
+    domains = len({unit.split.benchmark for unit in found}) == 1 and all(
+        # As the benchmark `domains` names them; several other imports are a mistake.
+        not unit.imported or unit.split.name.endswith("/calibration")
+        for unit in found
+    )
+    if len(found) != 1 and not domains:
+        names = ", ".join(f"{u.split.benchmark}:{u.split.name}" for u in found) or "none"
         raise ConfigError(
-            f"{model}: need exactly one calibration split among the benchmarks, got {names}"
+            f"{model}: need exactly one calibration split among the benchmarks, got {names}; "
+            "several source domains are named <domain>/calibration"
         )
+
+
+def _check_widths(model: str, units: list[Unit]) -> None:
+    """Raise unless all tables of a model have as many classes."""
+    first = units[0].split
+    for split in (unit.split for unit in units):
+        if len(split.classes) != len(first.classes):
+            raise ConfigError(
+                f"{model}: {first.benchmark}:{first.name} has {len(first.classes)} classes, "
+                f"{split.benchmark}:{split.name} has {len(split.classes)}; "
+                "a run needs logits of the same classes"
+            )
 
 
 def imported_units(store: Store, model: str, benchmark: str) -> list[Unit]:

@@ -12,7 +12,7 @@ import pickletools
 import re
 import warnings
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -101,13 +101,13 @@ def fill(network: nn.Module, state: State, *, remap: bool, where: str) -> None:
         if name not in state and not name.endswith(_COUNTER):
             raise DataError(
                 f"{where}: has no {name!r}, which the architecture needs; check `architecture`, "
-                "or set `remap: true` if only the names differ"
+                "or, of a .pth, set `remap: true` if only the names differ"
             )
     for name in state:
         if name not in own:
             raise DataError(
                 f"{where}: has {name!r}, which the architecture does not; check `architecture`, "
-                "or set `remap: true` if only the names differ"
+                "or, of a .pth, set `remap: true` if only the names differ"
             )
     for name, weight in own.items():
         if name in state and weight.shape != state[name].shape:
@@ -154,8 +154,9 @@ def _by_order(own: State, state: State, where: str) -> State:
     return {name: state[other] for name, other in zip(names, given, strict=True)}
 
 
-def _weights(names: Iterable[str]) -> list[str]:
-    return [name for name in names if not name.endswith(_COUNTER)]
+def _weights(state: State) -> list[str]:
+    """Return the names without those of counters, whatever these are called."""
+    return [name for name, value in state.items() if value.ndim or value.is_floating_point()]
 
 
 def _check_zip(data: bytes, where: str) -> None:

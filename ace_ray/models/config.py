@@ -36,7 +36,7 @@ class ModelConfig:
     num_classes: Annotated[_Whole, Field(ge=2)] | None = None  # None: as the weights say
     remap: Annotated[bool, Field(strict=True)] = False  # match weights by order, not by name
     # Preprocessing; None: as timm's data config of the architecture says.
-    input_size: Annotated[_Whole, Field(ge=1)] | None = None
+    input_size: Annotated[_Whole, Field(ge=1, le=4096)] | None = None
     crop_pct: Annotated[_Scale, Field(le=1)] | None = None
     crop_mode: CropMode | None = None
     interpolation: Interpolation | None = None

@@ -73,7 +73,8 @@ def figures() -> list[Figure]:
                    drawn="points")  # fmt: skip
     return [
         Figure("severity", "ECE by severity", "severity", "ECE (%)", severity, ["band: 1 s.d."]),
-        Figure("fig_d", "ECE against difficulty", "d", "ECE (%)", sweep, []),
+        Figure("fig_d", "ECE against difficulty", "d", "ECE (%)", sweep,
+               [f"{s}: lowest at d = 15" for s in SPLITS]),
         Figure("fig_alpha", "ECE against a fixed weight", "alpha", "ECE (%)", dense,
                ["dashed: the weight that Eq. 6 computes"]),
         Figure("fig_nll", "NLL of right and wrong samples", "NLL", "density", density, []),

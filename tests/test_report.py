@@ -388,6 +388,7 @@ def test_measurements_warn_of_clipped_weights_and_tiny_hard_sets() -> None:
     assert len(clipped) == 1
     assert "1 of 2 splits" in clipped[0].message
     assert clipped[0].trials == ["b:t"]
+    assert noticed([row(), row(alpha=0.2, alpha_raw=1.01, fixed_alpha=0.2)]) == []
     few = calibration | {"difficulty": None, "accuracy": 0.96}
     (tiny,) = noticed([row(), few])
     assert tiny.trials == ["about 44 samples at difficulty 10"]

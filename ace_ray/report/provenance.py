@@ -62,9 +62,12 @@ def _clipped(rows: Sequence[Mapping[str, Any]]) -> list[Warned]:
             if (r["model"], r["method"]) == (model, "ace")
             and r["role"] != "calibration"
             and r["alpha_raw"] is not None
+            # A study's own weights are not clipped ones.
+            and r.get("fixed_alpha") is None
+            and r.get("batch") is None
         ]
         splits = {(r["benchmark"], r["split"]) for r in weighed}
-        over = [r for r in weighed if r["alpha"] != r["alpha_raw"]]
+        over = [r for r in weighed if r["alpha"] != r["alpha_raw"] and not 0 <= r["alpha_raw"] <= 1]
         names = list(dict.fromkeys(f"{r['benchmark']}:{r['split']}" for r in over))
         if names:
             what = f"alpha clipped to [0, 1] on {len(names)} of {len(splits)} splits of {model}"

@@ -22,6 +22,10 @@ from ace_ray.store import Store, encode
 
 # Raise it when the same tables give another report: finished runs are then rendered again.
 REPORT_CODE: Final = "report-4"
+_LOOKED_AT: Final = (
+    "model", "benchmark", "split", "role", "method", "difficulty", "fixed_alpha", "batch",
+    "alpha", "alpha_raw", "n", "accuracy",
+)  # fmt: skip
 _LONGEST: Final = 150  # of a file's name, without what the store adds while it writes
 
 
@@ -104,10 +108,10 @@ def _composed(
 
 def _measurements(store: Store, folder: str) -> list[dict[str, Any]]:
     """Return what warnings are looked for in, from the results."""
-    columns = ["model", "benchmark", "split", "role", "method", "difficulty", "alpha", "alpha_raw"]
-    columns += ["n", "accuracy"]
     with store.reading(f"{folder}/results.parquet") as stream:
-        table = pq.read_table(stream, columns=columns, use_threads=False)
+        file = pq.ParquetFile(stream)
+        columns = [name for name in _LOOKED_AT if name in file.schema_arrow.names]
+        table = file.read(columns=columns, use_threads=False)
     # Each once: a weight does not depend on seed or calibrator, and trials are many.
     rows: list[dict[str, Any]] = (
         table.group_by(columns, use_threads=False).aggregate([]).to_pylist()

@@ -16,6 +16,7 @@ WIDTH: Final = 360
 _PLOT: Final = 190  # height of the plot
 _RIGHT: Final = 12
 _LETTER: Final = 6.1  # mean width of a letter at 12 px
+_BOLD: Final = 7.4
 _MANY: Final = 26  # points above which a line has no markers
 _MARKERS: Final = (
     '<circle cx="{x}" cy="{y}" r="3.4"',
@@ -89,7 +90,7 @@ def draw(
         diagonal: Draw x = y.
     """
     x, y = x or horizontal(panel), y or vertical(panel)
-    title = wrapped(panel.title, int((WIDTH - 16) / _LETTER), 2) if panel.title else []
+    title = wrapped(panel.title, int((WIDTH - 16) / _BOLD), 2) if panel.title else []
     widest = max((len(name) for _, name in y.ticks), default=1)
     plot = _Plot(x, y, 30 + _LETTER * widest, 10 + 16 * len(title))
     names, below = _x_names(plot)
@@ -105,7 +106,7 @@ def draw(
         _grid(plot),
         names,
         f'<text x="{(plot.left + WIDTH - _RIGHT) / 2:.1f}" y="{height - 6}" '
-        f'text-anchor="middle">{markup(shortened(labels[0], 46))}</text>',
+        f'text-anchor="middle">{markup(shortened(labels[0], 54))}</text>',
         f'<text transform="translate(13 {plot.top + _PLOT / 2:.1f}) rotate(-90)" '
         f'text-anchor="middle">{markup(shortened(labels[1], 30))}</text>',
     ]
@@ -137,7 +138,7 @@ def _grid(plot: _Plot) -> str:
 def _x_names(plot: _Plot) -> tuple[str, float]:
     """Return the names under the axis, slanted where they would touch, and their height."""
     room = (WIDTH - _RIGHT - plot.left) / max(len(plot.x.ticks), 1)
-    names = [(value, shortened(name, 18), name) for value, name in plot.x.ticks]
+    names = [(value, shortened(name, 22), name) for value, name in plot.x.ticks]
     widest = _LETTER * max((len(name) for _, name, _ in names), default=0)
     slanted = widest > room
     out = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
@@ -36,13 +37,18 @@ class Swept(NamedTuple):
 
     failures: list[str]
     results: tune.ResultGrid
+    bytes_read: int  # from the store, by all workers
+    seconds: tuple[float, float]  # of the shared work, and of Tune
 
 
-def _calibration(store_uri: str, sources: Sequence[SplitSource], memory: int | None) -> Domains:
-    """Read the calibration splits."""
+def _calibration(
+    store_uri: str, sources: Sequence[SplitSource], memory: int | None
+) -> tuple[Domains, int]:
+    """Read the calibration splits; say how many bytes that took."""
     store = Store.open(store_uri)
     with ExitStack() as stack:
-        return pooled([stack.enter_context(opened(store, source, memory)) for source in sources])
+        splits = [stack.enter_context(opened(store, source, memory)) for source in sources]
+        return pooled(splits), store.bytes_read
 
 
 def _fit(specs: list[FitSpec], domains: Domains) -> list[Fitted]:
@@ -57,7 +63,7 @@ def _measure(
     fits: dict[FitSpec, Fitted],
     domains: Domains | None,
     memory: int | None,
-) -> dict[str, str]:
+) -> tuple[dict[str, str], int]:
     """Measure all trials on a split and leave the pieces in the store, for a run that is killed."""
     store = Store.open(store_uri)
     with ExitStack() as stack:
@@ -70,7 +76,7 @@ def _measure(
     pieces = {key: canonical_json(piece) for key, piece in found.items()}
     kept = known_pieces(store, run_id, source) | pieces
     store.write_json(partial_path(run_id, source.key), dict(kept), indent=False)
-    return pieces
+    return pieces, store.bytes_read
 
 
 def known_pieces(store: Store, run_id: str, source: SplitSource) -> dict[str, str]:
@@ -103,13 +109,18 @@ def run_trials(
         memory: Bytes that a worker may use for its work; None: a table is held in memory.
     """
     pieces: dict[str, list[str]] = {}
+    total, start = 0, time.monotonic()
     with unwrapped():
         for model, splits in sources.items():
             mine = {key: spec for key, spec in specs.items() if spec.model == model}
-            pieces |= _pieces(store, run_id, model, mine, splits, memory)
-    swept = _tune(store, run_id, specs, pieces, progress)
+            found, count = _pieces(store, run_id, model, mine, splits, memory)
+            pieces |= found
+            total += count
+    shared = time.monotonic()
+    results = _tune(store, run_id, specs, pieces, progress)
+    seconds = shared - start, time.monotonic() - shared
     store.delete(partials_folder(run_id))
-    return swept
+    return Swept(_failures(specs, results), results, total, seconds)
 
 
 def _pieces(
@@ -119,15 +130,18 @@ def _pieces(
     specs: dict[str, TrialSpec],
     sources: Sequence[SplitSource],
     memory: int | None,
-) -> dict[str, list[str]]:
-    """Return the pieces of each trial of a model, in the order of the splits."""
+) -> tuple[dict[str, list[str]], int]:
+    """Return the pieces of each trial of a model, in the order of the splits, and bytes read."""
+    bytes_read = 0
     known = [known_pieces(store, run_id, source) for source in sources]
     todo = [{k: s for k, s in specs.items() if k not in found} for found in known]
     missing = {key: spec for some in todo for key, spec in some.items()}
     if missing:
         calibration = [source for source in sources if source.role == "calibration"]
         need_calibration(calibration, model)
-        domains = ray.remote(_calibration).remote(store.uri, calibration, memory)
+        read = ray.remote(_calibration).options(num_returns=2)
+        domains, count = read.remote(store.uri, calibration, memory)
+        bytes_read += ray.get(count)
         fits = ray.put(_fits(missing, domains, model))
         estimated = any(spec.method == "estimation" for spec in missing.values())
         total = sum(map(len, todo))
@@ -140,10 +154,11 @@ def _pieces(
                 tasks[task] = i
         with Progress(f"sweep: measurements of {model}", total, "trials x splits") as progress:
             for task in _as_completed(list(tasks)):
-                found = ray.get(task)
+                found, count = ray.get(task)
+                bytes_read += count
                 known[tasks[task]].update(found)
                 progress.advance(len(found))
-    return {key: [found[key] for found in known] for key in specs}
+    return {key: [found[key] for found in known] for key in specs}, bytes_read
 
 
 def _fits(
@@ -229,7 +244,7 @@ def _tune(
     specs: Mapping[str, TrialSpec],
     pieces: Mapping[str, list[str]],
     progress: Progress,
-) -> Swept:
+) -> tune.ResultGrid:
     grid = [{"key": key, "spec": spec.as_plain()} for key, spec in specs.items()]
     trainable = tune.with_parameters(_Trial, pieces=pieces, store_uri=store.uri, run_id=run_id)
     # Tune's own state is not needed after the sweep: the records are the result.
@@ -247,7 +262,11 @@ def _tune(
                 callbacks=[JsonLoggerCallback(), _Watch(progress)],
             ),
         )
-        results = tuner.fit()
+        return tuner.fit()
+
+
+def _failures(specs: Mapping[str, TrialSpec], results: tune.ResultGrid) -> list[str]:
+    """Return one line per trial that failed."""
     failed = []
     for result in results:
         if result.error is not None:
@@ -255,4 +274,4 @@ def _tune(
             failed.append(f"{spec}: {str(result.error).strip().splitlines()[-1]}")
         elif result.metrics and result.metrics.get("error"):
             failed.append(result.metrics["error"])
-    return Swept(sorted(failed), results)
+    return sorted(failed)

@@ -160,6 +160,39 @@ def test_a_worker_killed_in_the_middle(whole: dict[str, str], tmp_path: Path, st
     assert records(store) == whole
 
 
+def test_what_was_measured_is_not_measured_again(
+    two_cpus: None, whole: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep killed between the measurements and the records reads no logits when run again."""
+    store, sources = stored(tmp_path, SPLITS)
+    todo = keyed(specs())
+
+    class Killed(Exception):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tuner_module, "_tune", killed)
+        with pytest.raises(Killed):
+            swept(store, sources, todo)
+    assert len(store.names("runs/run/partial")) == len(SPLITS)
+    # One split is lost: it alone is read, with the calibration set that the fits need.
+    store.delete(f"runs/run/partial/{sources[3].key}.json")
+    some = dict(list(todo.items())[::5])
+    done = swept(store, sources, some)
+    parts = [
+        p.stat().st_size
+        for s in (*sources[:2], sources[3])
+        for p in (tmp_path / s.folder).glob("part-*")
+    ]
+    assert sum(parts) <= done.bytes_read < sum(parts) + 1e5
+    assert records(store) == {key: whole[key] for key in some}
+    assert not store.names("runs/run/partial")
+
+
+# Last: it ends the session of the others.
 @pytest.fixture
 def three_nodes(whole: dict[str, str]) -> Iterator[Cluster]:
     ray.shutdown()
@@ -193,39 +226,7 @@ def test_a_node_lost_in_the_middle(
     lost, running = busy[0]
     three_nodes.remove_node(lost, allow_graceful=False)
     assert len(store.names("runs/run/trials")) < len(whole), "all was done before the kill"
-    assert not any(process.is_running() for process in running)
+    assert not psutil.wait_procs(running, 30)[1], "the node's workers outlived it"
     work.finished()
     assert sum(node["Alive"] for node in ray.nodes()) == 2
     assert records(store) == whole
-
-
-def test_what_was_measured_is_not_measured_again(
-    two_cpus: None, whole: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A sweep killed between the measurements and the records reads no logits when run again."""
-    store, sources = stored(tmp_path, SPLITS)
-    todo = keyed(specs())
-
-    class Killed(Exception):
-        pass
-
-    def killed(*_: object) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(tuner_module, "_tune", killed)
-        with pytest.raises(Killed):
-            swept(store, sources, todo)
-    assert len(store.names("runs/run/partial")) == len(SPLITS)
-    # One split is lost: it alone is read, with the calibration set that the fits need.
-    store.delete(f"runs/run/partial/{sources[3].key}.json")
-    some = dict(list(todo.items())[::5])
-    done = swept(store, sources, some)
-    parts = [
-        p.stat().st_size
-        for s in (*sources[:2], sources[3])
-        for p in (tmp_path / s.folder).glob("part-*")
-    ]
-    assert sum(parts) <= done.bytes_read < sum(parts) + 1e5
-    assert records(store) == {key: whole[key] for key in some}
-    assert not store.names("runs/run/partial")

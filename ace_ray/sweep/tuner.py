@@ -24,11 +24,12 @@ from ace_ray.session import unwrapped
 from ace_ray.store import Store
 from ace_ray.sweep.engine import assemble, fit_many, measure_split, need_calibration
 from ace_ray.sweep.fits import Domains, FitSpec, Fitted, needed_fits
-from ace_ray.sweep.records import partial_path, partials_folder, write_record
+from ace_ray.sweep.records import partial_path, partials_folder, recorded, write_record
 from ace_ray.sweep.splits import SplitSource, opened, pooled
 from ace_ray.sweep.trial import TrialSpec
 
 _FITS_PER_TASK: Final = 8  # of families that take long; the others go in one task
+_ROUNDS: Final = 3  # for trials whose worker died
 _QUICK: Final = frozenset({"temperature", "spline", "isotonic", "histogram"})
 
 
@@ -36,7 +37,7 @@ class Swept(NamedTuple):
     """What came of a sweep."""
 
     failures: list[str]
-    results: tune.ResultGrid
+    results: tune.ResultGrid  # Tune's view; a trial whose worker died is an error there
     bytes_read: int  # from the store, by all workers
     seconds: tuple[float, float]  # of the shared work, and of Tune
 
@@ -117,10 +118,21 @@ def run_trials(
             pieces |= found
             total += count
     shared = time.monotonic()
-    results = _tune(store, run_id, specs, pieces, progress)
+    failed = _failures(specs, pieces)
+    with progress:
+        results = _tune(store, run_id, specs, pieces, progress)
+        # The records are the truth: a trial that Tune lost with its worker is given another.
+        for _ in range(_ROUNDS):
+            done = recorded(store, run_id) | failed.keys()
+            left = {key: spec for key, spec in specs.items() if key not in done}
+            if not left:
+                break
+            _tune(store, run_id, left, pieces, progress)
+    lost = specs.keys() - failed.keys() - recorded(store, run_id)
+    failures = sorted([*failed.values(), *(f"{specs[key]}: its worker died" for key in lost)])
     seconds = shared - start, time.monotonic() - shared
     store.delete(partials_folder(run_id))
-    return Swept(_failures(specs, results), results, total, seconds)
+    return Swept(failures, results, total, seconds)
 
 
 def _pieces(
@@ -233,10 +245,6 @@ class _Watch(tune.Callback):
         """Count a finished trial."""
         self.progress.advance(failed=int(bool(trial.last_result.get("error"))))
 
-    def on_trial_error(self, **_: Any) -> None:
-        """Count a lost trial too: it is done with."""
-        self.progress.advance(failed=1)
-
 
 def _tune(
     store: Store,
@@ -248,7 +256,7 @@ def _tune(
     grid = [{"key": key, "spec": spec.as_plain()} for key, spec in specs.items()]
     trainable = tune.with_parameters(_Trial, pieces=pieces, store_uri=store.uri, run_id=run_id)
     # Tune's own state is not needed after the sweep: the records are the result.
-    with tempfile.TemporaryDirectory(prefix="ace-ray-tune-") as scratch, progress:
+    with tempfile.TemporaryDirectory(prefix="ace-ray-tune-") as scratch:
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"cpu": 1}),
             param_space={"trial": tune.grid_search(grid)},
@@ -265,13 +273,11 @@ def _tune(
         return tuner.fit()
 
 
-def _failures(specs: Mapping[str, TrialSpec], results: tune.ResultGrid) -> list[str]:
-    """Return one line per trial that failed."""
-    failed = []
-    for result in results:
-        if result.error is not None:
-            spec = specs[result.config["trial"]["key"]]
-            failed.append(f"{spec}: {str(result.error).strip().splitlines()[-1]}")
-        elif result.metrics and result.metrics.get("error"):
-            failed.append(result.metrics["error"])
-    return sorted(failed)
+def _failures(specs: Mapping[str, TrialSpec], pieces: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return one line per trial that could not be fitted."""
+    failed = {}
+    for key, spec in specs.items():
+        wrong = [json.loads(piece) for piece in pieces[key] if piece.startswith('{"error"')]
+        if wrong:
+            failed[key] = str(assemble(spec, wrong))
+    return failed

@@ -78,7 +78,7 @@ def test_two_gigabytes_under_half_a_gigabyte(tmp_path: Path) -> None:
     sources: list[SplitSource] = []
     for i, (rows, role) in enumerate([(10_000, "calibration"), *[(98_000, "ood")] * 5]):
         sources += stored(tmp_path, [made(f"s{i}", role, rows, 1000, i)])[1]
-    assert sum(p.stat().st_size for p in tmp_path.rglob("part-*.parquet")) > 1.7e9
+    assert sum(p.stat().st_size for p in tmp_path.rglob("part-*.parquet")) > 1.6e9  # 2 GB unpacked
     peaks: dict[str, int] = {}
     done = threading.Event()
 

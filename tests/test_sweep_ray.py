@@ -228,5 +228,9 @@ def test_a_node_lost_in_the_middle(
     assert len(store.names("runs/run/trials")) < len(whole), "all was done before the kill"
     assert not psutil.wait_procs(running, 30)[1], "the node's workers outlived it"
     work.finished()
-    assert sum(node["Alive"] for node in ray.nodes()) == 2
+    # Ray may notice after the sweep is over.
+    deadline = time.monotonic() + 60
+    while sum(node["Alive"] for node in ray.nodes()) > 2:
+        assert time.monotonic() < deadline, "the node is still alive"
+        time.sleep(0.2)
     assert records(store) == whole

@@ -23,7 +23,7 @@ from ace_ray.report.render import REPORT_CODE, render
 from ace_ray.session import ray_session
 from ace_ray.source_state import source_state
 from ace_ray.store import Store
-from ace_ray.sweep.records import recorded
+from ace_ray.sweep.records import partials_folder, recorded
 from ace_ray.sweep.splits import SplitSource, committed_marker
 
 _VERSIONS: Final = ("ace-ray", "ray", "torch", "timm", "numpy", "scipy", "pyarrow")
@@ -122,6 +122,8 @@ def run_sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]
     todo = plan.trials_to_do()
     if not todo:
         _write_manifest(plan)
+        # Left by a run that was killed after its last record.
+        plan.store.delete(partials_folder(plan.run_id))
         say(f"sweep: all {len(plan.specs)} trials recorded")
         return 0, []
     models = dict.fromkeys(spec.model for spec in todo.values())

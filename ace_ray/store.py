@@ -54,6 +54,7 @@ class Store:
         self.filesystem = filesystem
         self.root = root
         self.uri = uri
+        self.bytes_read = 0  # by `read`, since it was opened
 
     @classmethod
     def open(cls, uri: str) -> Store:
@@ -157,7 +158,9 @@ class Store:
             _reported("read", self.locate(path)),
             self.filesystem.open_input_stream(self.at(path)) as stream,
         ):
-            return bytes(stream.read())
+            data = bytes(stream.read())
+        self.bytes_read += len(data)
+        return data
 
     @contextmanager
     def reading(self, path: str) -> Iterator[Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 import ray
@@ -19,36 +19,23 @@ from ace_ray.progress import Progress
 from ace_ray.session import ray_session
 from ace_ray.store import Store
 from ace_ray.sweep.engine import sweep
-from ace_ray.sweep.reference import fit_trial
-from ace_ray.sweep.splits import SplitSource, opened
+from ace_ray.sweep.splits import SplitSource
 from ace_ray.sweep.trial import EvaluationSplit, TrialResult, TrialSpec
 from ace_ray.sweep.tuner import Swept, run_trials
 from tests.test_extraction_workers import workers
-from tests.test_sweep import SPLITS, ace, keyed, specs, text
+from tests.test_sweep import SPLITS, ace, keyed, specs, split, text
 
 
 def stored(folder: Path, splits: list[EvaluationSplit]) -> tuple[Store, list[SplitSource]]:
     """Commit splits to a store; return where they lie."""
     store, sources = Store.open(str(folder)).create(), []
-    for split in splits:
-        table = checked("test", split.logits, split.label, None, probabilities=False)
-        marker = import_split(
-            store, table, model="m", benchmark="bench", split=split.split, role=split.role
-        )
-        place = f"logits/model=m/benchmark=bench/split={split.split}"
-        sources.append(
-            SplitSource(
-                "m",
-                "bench",
-                split.split,
-                None,
-                None,
-                split.role,
-                split.subset,
-                place,
-                marker["key"],
-            )  # fmt: skip
-        )
+    for each in splits:
+        table = checked("test", each.logits, each.label, None, probabilities=False)
+        names = {"model": "m", "benchmark": "bench", "split": each.split}
+        marker = import_split(store, table, role=each.role, **names)
+        place = f"logits/model=m/benchmark=bench/split={each.split}"
+        what = (None, None, each.role, each.subset)
+        sources.append(SplitSource("m", "bench", each.split, *what, place, marker["key"]))
     return store, sources
 
 
@@ -85,8 +72,6 @@ def whole(two_cpus: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 def test_tune_records_what_a_direct_call_returns(whole: dict[str, str]) -> None:
-    import json
-
     direct = sweep(keyed(specs()), SPLITS)
     assert len(whole) == len(specs())
     for key, record in whole.items():
@@ -116,38 +101,136 @@ def test_a_trial_that_cannot_be_fitted_is_one_line(two_cpus: None, tmp_path: Pat
     assert len(records(store)) == 1
 
 
-def test_a_table_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes counted at the store, for a direct call over all trials."""
-    store, sources = stored(tmp_path, SPLITS)
+def test_a_table_is_read_once(two_cpus: None, tmp_path: Path) -> None:
+    """Bytes counted at the store, in all workers, whatever the number of trials."""
+    splits = [split("cal", "calibration", 6000, 3.0, 1), split("test", "id", 6000, 3.0, 2)]
+    store, sources = stored(tmp_path, splits)
     size = sum(p.stat().st_size for p in tmp_path.rglob("part-*.parquet"))
-    plain, count = Store.read, [0]
-
-    def counting(self: Store, path: str) -> bytes:
-        data = plain(self, path)
-        count[0] += len(data) if path.endswith(".parquet") else 0
-        return data
-
-    monkeypatch.setattr(Store, "read", counting)
-    monkeypatch.setattr(tuner_module.ray, "remote", _inline)
-    monkeypatch.setattr(tuner_module.ray, "put", lambda value: value)
-    monkeypatch.setattr(tuner_module.ray, "get", lambda task: task.value)
-    monkeypatch.setattr(tuner_module.ray, "wait", lambda tasks, num_returns: (tasks[:1], tasks[1:]))
-    pieces = tuner_module._pieces(store, "run", "m", keyed(specs()), sources, None)
-    assert len(pieces) == len(specs())
-    assert size <= count[0] <= 1.1 * size
+    todo = keyed([ace(name, seed=seed) for name in ("spline", "vector") for seed in range(5)])
+    assert size <= swept(store, sources, todo).bytes_read <= 1.1 * size
 
 
-class _Done:
-    """A finished task of a Ray that runs everything at once, here."""
+class Sweep(threading.Thread):
+    """A sweep in the background."""
 
-    def __init__(self, value: object) -> None:
-        self.value = value
+    def __init__(self, store: Store, sources: list[SplitSource], todo: dict[str, TrialSpec]):
+        super().__init__()
+        self.arguments, self.error = (store, sources, todo), None
+
+    def run(self) -> None:
+        try:
+            assert swept(*self.arguments).failures == []
+        except BaseException as error:  # noqa: BLE001 (raised again by `finished`)
+            self.error = error
+
+    def wait_for(self, ready: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 120
+        while not ready():
+            assert self.is_alive(), f"ended before the kill: {self.error}"
+            assert time.monotonic() < deadline
+            time.sleep(0.003)
+
+    def finished(self) -> None:
+        self.join(300)
+        assert not self.is_alive()
+        if self.error:
+            raise self.error
 
 
-def _inline(function: Callable[..., object]) -> object:
-    class Task:
-        @staticmethod
-        def remote(*arguments: object) -> _Done:
-            return _Done(function(*(a.value if isinstance(a, _Done) else a for a in arguments)))
+def titled(of: psutil.Process, word: str) -> list[psutil.Process]:
+    return [p for p in workers(of) if word in " ".join(p.cmdline())]
 
-    return Task
+
+# A worker that makes fits, one that measures a split, one that holds Tune's trials.
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["_fit", "_measure", "Trial"])
+def test_a_worker_killed_in_the_middle(whole: dict[str, str], tmp_path: Path, stage: str) -> None:
+    store, sources = stored(tmp_path, SPLITS)
+    work = Sweep(store, sources, keyed(specs()))
+    work.start()
+    if stage == "Trial":
+        work.wait_for(lambda: len(store.names("runs/run/trials")) > 3)
+    found: list[psutil.Process] = []
+    work.wait_for(lambda: found.extend(titled(psutil.Process(), stage)) or found)
+    found[0].kill()
+    found[0].wait(10)
+    assert not found[0].is_running()
+    assert len(store.names("runs/run/trials")) < len(whole), "all was done before the kill"
+    work.finished()
+    assert records(store) == whole
+
+
+def test_what_was_measured_is_not_measured_again(
+    two_cpus: None, whole: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep killed between the measurements and the records reads no logits when run again."""
+    store, sources = stored(tmp_path, SPLITS)
+    todo = keyed(specs())
+
+    class Killed(Exception):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tuner_module, "_tune", killed)
+        with pytest.raises(Killed):
+            swept(store, sources, todo)
+    assert len(store.names("runs/run/partial")) == len(SPLITS)
+    # One split is lost: it alone is read, with the calibration set that the fits need.
+    store.delete(f"runs/run/partial/{sources[3].key}.json")
+    some = dict(list(todo.items())[::5])
+    done = swept(store, sources, some)
+    parts = [
+        p.stat().st_size
+        for s in (*sources[:2], sources[3])
+        for p in (tmp_path / s.folder).glob("part-*")
+    ]
+    assert sum(parts) <= done.bytes_read < sum(parts) + 1e5
+    assert records(store) == {key: whole[key] for key in some}
+    assert not store.names("runs/run/partial")
+
+
+# Last: it ends the session of the others.
+@pytest.fixture
+def three_nodes(whole: dict[str, str]) -> Iterator[Cluster]:
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_a_node_lost_in_the_middle(
+    whole: dict[str, str], three_nodes: Cluster, tmp_path: Path
+) -> None:
+    store, sources = stored(tmp_path, SPLITS)
+    work = Sweep(store, sources, keyed(specs()))
+    work.start()
+    busy: list[tuple[object, list[psutil.Process]]] = []
+
+    def look() -> object:
+        for node in three_nodes.worker_nodes:
+            raylet = node.all_processes["raylet"][0].process
+            if of := workers(psutil.Process(raylet.pid)):
+                busy.append((node, of))
+        return busy
+
+    work.wait_for(look)
+    lost, running = busy[0]
+    three_nodes.remove_node(lost, allow_graceful=False)
+    assert len(store.names("runs/run/trials")) < len(whole), "all was done before the kill"
+    assert not psutil.wait_procs(running, 30)[1], "the node's workers outlived it"
+    work.finished()
+    # Ray may notice after the sweep is over.
+    deadline = time.monotonic() + 60
+    while sum(node["Alive"] for node in ray.nodes()) > 2:
+        assert time.monotonic() < deadline, "the node is still alive"
+        time.sleep(0.2)
+    assert records(store) == whole

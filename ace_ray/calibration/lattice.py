@@ -25,8 +25,13 @@ class Lattice:
     """
 
     def __init__(
-        self, logits: FloatArray, top: FloatArray | None = None, per_octave: int = 16
+        self,
+        logits: FloatArray,
+        top: FloatArray | None = None,
+        per_octave: int = 16,
+        most: int = 1000,  # nodes that are kept; the oldest are computed again if needed
     ) -> None:
+        self._most = max(2, most)
         self._z = logits
         self._top = logits.max(axis=1) if top is None else top
         self._spacing = float(np.log(2)) / per_octave
@@ -47,6 +52,8 @@ class Lattice:
     def _node(self, k: int) -> FloatArray:
         """Return value, slope and half the curvature in units of the spacing at node k."""
         if k not in self._nodes:
+            if len(self._nodes) >= self._most:
+                del self._nodes[next(iter(self._nodes))]
             b, d = float(np.exp(self._spacing * k)), self._spacing
             lse, mean, variance = row_moments(self._z, b, self._top, np.float64)
             high = self._top.astype(np.float64)

@@ -11,7 +11,6 @@ import numpy as np
 
 from ace_ray.arrays import BoolArray, IntArray
 from ace_ray.calibration import hard_set
-from ace_ray.errors import DataError
 
 
 def hard_part(
@@ -22,16 +21,15 @@ def hard_part(
     if size is None:
         return mask
     found = np.flatnonzero(mask)
-    _check(size, len(found), "the hard set")
     rng = np.random.default_rng([seed, *b"hard_size"])
-    return _mask(len(correct), found[rng.choice(len(found), size, replace=False)])
+    # More than there are: all of them. A study asks before anyone has counted.
+    return _mask(len(correct), found[rng.choice(len(found), min(size, len(found)), replace=False)])
 
 
 def sized_part(correct: BoolArray, seed: int, size: int) -> BoolArray:
     """Return the mask of `size` random samples."""
-    _check(size, len(correct), "the calibration set")
     rng = np.random.default_rng([seed, *b"size"])
-    return _mask(len(correct), rng.choice(len(correct), size, replace=False))
+    return _mask(len(correct), rng.choice(len(correct), min(size, len(correct)), replace=False))
 
 
 def same_size_part(correct: BoolArray, difficulty: float | None, seed: int) -> BoolArray:
@@ -49,8 +47,3 @@ def _mask(n: int, chosen: IntArray) -> BoolArray:
     mask = np.zeros(n, bool)
     mask[chosen] = True
     return mask
-
-
-def _check(size: int, available: int, what: str) -> None:
-    if not 1 <= size <= available:
-        raise DataError(f"{what} has {available:,} samples, cannot draw {size:,}; ask for fewer")

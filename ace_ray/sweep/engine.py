@@ -67,7 +67,8 @@ def measure_split(
         memory: Bytes that the process may use; None: no bound.
     """
     with threadpool_limits(1):
-        view = View(split)
+        share = (DEFAULT_MEMORY if memory is None else memory) // 8
+        view = View(split, share)
         jobs: dict[str, Job] = {}
         pieces: dict[str, Piece] = {}
         notes: dict[str, list[str]] = {}
@@ -76,7 +77,6 @@ def measure_split(
                 jobs[key], notes[key] = _job(spec, view, fits, domains)
             except AceRayError as error:
                 pieces[key] = {"error": str(error)}
-        share = (DEFAULT_MEMORY if memory is None else memory) // 8
         measured = evaluate(view, list(jobs.values()), share)
         for key, (row, diagram) in zip(jobs, measured, strict=True):
             pieces[key] = {"row": row, "diagram": diagram, "warnings": notes[key]}

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ace_ray.arrays import FloatArray, IntArray
 from ace_ray.errors import IntegrityError, UsageError
@@ -77,6 +78,8 @@ def opened(store: Store, source: SplitSource, memory: int | None) -> Iterator[Ev
                 logits[filled:end], label[filled:end] = block, table["label"].to_numpy()
             filled = end
             del table, block
+            # Arrow keeps what it freed for later; a budget wants it back.
+            pa.default_memory_pool().release_unused()
         if filled != rows or logits is None:
             raise IntegrityError(
                 f"{store.locate(source.folder)}: {filled:,} rows, expected {rows:,}; "

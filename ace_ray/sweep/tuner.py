@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
@@ -23,11 +24,12 @@ from ace_ray.session import unwrapped
 from ace_ray.store import Store
 from ace_ray.sweep.engine import assemble, fit_many, measure_split, need_calibration
 from ace_ray.sweep.fits import Domains, FitSpec, Fitted, needed_fits
-from ace_ray.sweep.records import partial_path, partials_folder, write_record
+from ace_ray.sweep.records import partial_path, partials_folder, recorded, write_record
 from ace_ray.sweep.splits import SplitSource, opened, pooled
 from ace_ray.sweep.trial import TrialSpec
 
 _FITS_PER_TASK: Final = 8  # of families that take long; the others go in one task
+_ROUNDS: Final = 3  # for trials whose worker died
 _QUICK: Final = frozenset({"temperature", "spline", "isotonic", "histogram"})
 
 
@@ -35,14 +37,19 @@ class Swept(NamedTuple):
     """What came of a sweep."""
 
     failures: list[str]
-    results: tune.ResultGrid
+    results: tune.ResultGrid  # Tune's view; a trial whose worker died is an error there
+    bytes_read: int  # from the store, by all workers
+    seconds: tuple[float, float]  # of the shared work, and of Tune
 
 
-def _calibration(store_uri: str, sources: Sequence[SplitSource], memory: int | None) -> Domains:
-    """Read the calibration splits."""
+def _calibration(
+    store_uri: str, sources: Sequence[SplitSource], memory: int | None
+) -> tuple[Domains, int]:
+    """Read the calibration splits; say how many bytes that took."""
     store = Store.open(store_uri)
     with ExitStack() as stack:
-        return pooled([stack.enter_context(opened(store, source, memory)) for source in sources])
+        splits = [stack.enter_context(opened(store, source, memory)) for source in sources]
+        return pooled(splits), store.bytes_read
 
 
 def _fit(specs: list[FitSpec], domains: Domains) -> list[Fitted]:
@@ -57,7 +64,7 @@ def _measure(
     fits: dict[FitSpec, Fitted],
     domains: Domains | None,
     memory: int | None,
-) -> dict[str, str]:
+) -> tuple[dict[str, str], int]:
     """Measure all trials on a split and leave the pieces in the store, for a run that is killed."""
     store = Store.open(store_uri)
     with ExitStack() as stack:
@@ -70,7 +77,7 @@ def _measure(
     pieces = {key: canonical_json(piece) for key, piece in found.items()}
     kept = known_pieces(store, run_id, source) | pieces
     store.write_json(partial_path(run_id, source.key), dict(kept), indent=False)
-    return pieces
+    return pieces, store.bytes_read
 
 
 def known_pieces(store: Store, run_id: str, source: SplitSource) -> dict[str, str]:
@@ -103,13 +110,29 @@ def run_trials(
         memory: Bytes that a worker may use for its work; None: a table is held in memory.
     """
     pieces: dict[str, list[str]] = {}
+    total, start = 0, time.monotonic()
     with unwrapped():
         for model, splits in sources.items():
             mine = {key: spec for key, spec in specs.items() if spec.model == model}
-            pieces |= _pieces(store, run_id, model, mine, splits, memory)
-    swept = _tune(store, run_id, specs, pieces, progress)
+            found, count = _pieces(store, run_id, model, mine, splits, memory)
+            pieces |= found
+            total += count
+    shared = time.monotonic()
+    failed = _failures(specs, pieces)
+    with progress:
+        results = _tune(store, run_id, specs, pieces, progress)
+        # The records are the truth: a trial that Tune lost with its worker is given another.
+        for _ in range(_ROUNDS):
+            done = recorded(store, run_id) | failed.keys()
+            left = {key: spec for key, spec in specs.items() if key not in done}
+            if not left:
+                break
+            _tune(store, run_id, left, pieces, progress)
+    lost = specs.keys() - failed.keys() - recorded(store, run_id)
+    failures = sorted([*failed.values(), *(f"{specs[key]}: its worker died" for key in lost)])
+    seconds = shared - start, time.monotonic() - shared
     store.delete(partials_folder(run_id))
-    return swept
+    return Swept(failures, results, total, seconds)
 
 
 def _pieces(
@@ -119,15 +142,18 @@ def _pieces(
     specs: dict[str, TrialSpec],
     sources: Sequence[SplitSource],
     memory: int | None,
-) -> dict[str, list[str]]:
-    """Return the pieces of each trial of a model, in the order of the splits."""
+) -> tuple[dict[str, list[str]], int]:
+    """Return the pieces of each trial of a model, in the order of the splits, and bytes read."""
+    bytes_read = 0
     known = [known_pieces(store, run_id, source) for source in sources]
     todo = [{k: s for k, s in specs.items() if k not in found} for found in known]
     missing = {key: spec for some in todo for key, spec in some.items()}
     if missing:
         calibration = [source for source in sources if source.role == "calibration"]
         need_calibration(calibration, model)
-        domains = ray.remote(_calibration).remote(store.uri, calibration, memory)
+        read = ray.remote(_calibration).options(num_returns=2)
+        domains, count = read.remote(store.uri, calibration, memory)
+        bytes_read += ray.get(count)
         fits = ray.put(_fits(missing, domains, model))
         estimated = any(spec.method == "estimation" for spec in missing.values())
         total = sum(map(len, todo))
@@ -140,10 +166,11 @@ def _pieces(
                 tasks[task] = i
         with Progress(f"sweep: measurements of {model}", total, "trials x splits") as progress:
             for task in _as_completed(list(tasks)):
-                found = ray.get(task)
+                found, count = ray.get(task)
+                bytes_read += count
                 known[tasks[task]].update(found)
                 progress.advance(len(found))
-    return {key: [found[key] for found in known] for key in specs}
+    return {key: [found[key] for found in known] for key in specs}, bytes_read
 
 
 def _fits(
@@ -218,10 +245,6 @@ class _Watch(tune.Callback):
         """Count a finished trial."""
         self.progress.advance(failed=int(bool(trial.last_result.get("error"))))
 
-    def on_trial_error(self, **_: Any) -> None:
-        """Count a lost trial too: it is done with."""
-        self.progress.advance(failed=1)
-
 
 def _tune(
     store: Store,
@@ -229,11 +252,11 @@ def _tune(
     specs: Mapping[str, TrialSpec],
     pieces: Mapping[str, list[str]],
     progress: Progress,
-) -> Swept:
+) -> tune.ResultGrid:
     grid = [{"key": key, "spec": spec.as_plain()} for key, spec in specs.items()]
     trainable = tune.with_parameters(_Trial, pieces=pieces, store_uri=store.uri, run_id=run_id)
     # Tune's own state is not needed after the sweep: the records are the result.
-    with tempfile.TemporaryDirectory(prefix="ace-ray-tune-") as scratch, progress:
+    with tempfile.TemporaryDirectory(prefix="ace-ray-tune-") as scratch:
         tuner = tune.Tuner(
             tune.with_resources(trainable, {"cpu": 1}),
             param_space={"trial": tune.grid_search(grid)},
@@ -247,12 +270,14 @@ def _tune(
                 callbacks=[JsonLoggerCallback(), _Watch(progress)],
             ),
         )
-        results = tuner.fit()
-    failed = []
-    for result in results:
-        if result.error is not None:
-            spec = specs[result.config["trial"]["key"]]
-            failed.append(f"{spec}: {str(result.error).strip().splitlines()[-1]}")
-        elif result.metrics and result.metrics.get("error"):
-            failed.append(result.metrics["error"])
-    return Swept(sorted(failed), results)
+        return tuner.fit()
+
+
+def _failures(specs: Mapping[str, TrialSpec], pieces: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return one line per trial that could not be fitted."""
+    failed = {}
+    for key, spec in specs.items():
+        wrong = [json.loads(piece) for piece in pieces[key] if piece.startswith('{"error"')]
+        if wrong:
+            failed[key] = str(assemble(spec, wrong))
+    return failed

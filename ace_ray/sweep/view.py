@@ -38,8 +38,9 @@ class Weight(NamedTuple):
 class View:
     """A split with what all trials on it share."""
 
-    def __init__(self, split: EvaluationSplit) -> None:
+    def __init__(self, split: EvaluationSplit, memory: int) -> None:
         self.split = split
+        self.memory = memory  # bytes for what is kept of temperatures
         self.z = split.logits
         self.label = positions(split)
         self.classes = None if split.subset is None else np.asarray(split.subset)
@@ -84,7 +85,8 @@ class View:
         at = np.arange(n)
         predicted = self.predicted if self.classes is None else self.classes[self.predicted]
         z = self.z if self.classes is None else self.z[:, self.classes]
-        return Lattice(z, np.asarray(self.z[at, predicted]), PER_OCTAVE)
+        most = self.memory // (24 * n)
+        return Lattice(z, np.asarray(self.z[at, predicted]), PER_OCTAVE, most)
 
     @cached_property
     def lag(self) -> FloatArray:

@@ -41,6 +41,7 @@ bench: .venv/bench
 	$(BIN)/python -m bench.calibration
 	$(BIN)/python -m bench.corruptions
 	$(BIN)/python -m bench.extraction
+	$(BIN)/python -m bench.sweep
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -15,6 +15,8 @@ import pytest
 from ace_ray.store import MARKER
 from tests.conftest import ace_ray, command
 
+pytestmark = pytest.mark.slow
+
 # Many small units: there is always one to be killed in the middle of.
 CONFIG = """
 benchmarks: [{{name: glyphs, calibration: 600, test: 600, corrupted: 150}}]

@@ -276,7 +276,11 @@ def test_a_node_lost_during_extraction(
     assert len(markers(tmp_path)) < len(ROWS), "all was done before the kill"
     assert not psutil.wait_procs(busy, 30)[1], "the node's workers outlived it"
     work.finished()
-    assert sum(node["Alive"] for node in ray.nodes()) == 2
+    # The head notices a lost node late, sometimes after the work is done.
+    deadline = time.monotonic() + 60
+    while sum(node["Alive"] for node in ray.nodes()) != 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
     check_rows(tmp_path)
     assert parts(markers(tmp_path)) == parts(markers(reference))
     # What was committed before is what is there now: not computed again.

@@ -43,7 +43,7 @@ def _keep_freed_memory() -> None:
     """Let the process keep the memory of freed activations for the next batch.
 
     By default glibc gives large blocks back, and every batch pays a page fault for each of their
-    pages: up to a third of the time of a convolution network on a CPU (docs/extraction.md).
+    pages.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:

@@ -23,6 +23,12 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 	$(PIP) -e '.[bench]'
 	@touch .venv/base $@
 
+# The S3 endpoint of the tests; apart, for its requirements contradict ours.
+.venv-moto/ready: tools/moto-requirements.txt
+	$(PYTHON) -m venv .venv-moto
+	.venv-moto/bin/python -m pip install --disable-pip-version-check --quiet -r $<
+	@touch $@
+
 demo: .venv/base
 	$(BIN)/ace-ray demo --store $(STORE)
 
@@ -31,10 +37,10 @@ lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: lint
+test: lint .venv-moto/ready
 	$(BIN)/pytest
 
-test-all: lint
+test-all: lint .venv-moto/ready
 	$(BIN)/pytest -m ''
 
 bench: .venv/bench
@@ -44,5 +50,5 @@ bench: .venv/bench
 	$(BIN)/python -m bench.sweep
 
 clean:
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-moto build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

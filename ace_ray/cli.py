@@ -14,12 +14,20 @@ from ace_ray import __version__
 from ace_ray.console import OneLineGroup, reports_errors, with_arguments
 from ace_ray.errors import AceRayError, UsageError, nearest
 from ace_ray.progress import say
+from ace_ray.submit_command import submit
+from ace_ray.watch.commands import leaderboard, rebenchmark
 
 _store = click.option("--store", metavar="URI", help="Folder, s3:// or gs://.  [./ace-store]")
 _cpus = click.option("--cpus", type=click.IntRange(min=1), help="CPUs of a local Ray.  [all]")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 _data_root = click.option("--data-root", metavar="DIR", help="Folder that holds the data sets.")
 _config = click.argument("config", required=False, metavar="[CONFIG]")
+_max_hours = click.option(
+    "--max-hours",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="H",
+    help="Stop then, with exit code 1; the same command goes on.",
+)
 _repair = click.option("--repair", is_flag=True, help="Extract damaged splits again.")
 
 
@@ -33,7 +41,12 @@ def main() -> None:
       ace-ray demo                       the embedded benchmark, end to end
       ace-ray plan my.yaml               what would run, what is cached
       ace-ray run my.yaml --store runs/  everything, resumable
+
+    ACE_RAY_LOG=json makes every line on standard error a JSON object.
     """
+
+
+main.add_command(submit)
 
 
 def _configured(
@@ -61,7 +74,10 @@ def _planned(
     from ace_ray.store import Store
 
     config = _configured(path, store, cpus, data_root)
-    return make_plan(config, Store.open(config.store), repair=repair)
+    plan = make_plan(config, Store.open(config.store), repair=repair)
+    # For what a stopped command says of the rest.
+    click.get_current_context().obj = plan
+    return plan
 
 
 def _run(plan: Any, as_json: bool) -> None:
@@ -106,6 +122,7 @@ def demo(store: str | None, cpus: int | None, as_json: bool) -> None:
 @_store
 @_data_root
 @_cpus
+@_max_hours
 @_json
 @reports_errors
 def run(
@@ -156,6 +173,7 @@ def plan(config: str | None, store: str | None, data_root: str | None, as_json: 
 @_store
 @_data_root
 @_cpus
+@_max_hours
 @_repair
 @_json
 @reports_errors
@@ -186,6 +204,7 @@ def logits(
 @_store
 @_data_root
 @_cpus
+@_max_hours
 @_json
 @reports_errors
 def sweep(
@@ -443,3 +462,7 @@ def _say_done(as_json: bool, **found: Any) -> None:
         click.echo(json.dumps(found))
     else:
         click.echo("  ".join(f"{name}: {value}" for name, value in found.items()))
+
+
+main.add_command(rebenchmark)
+main.add_command(leaderboard)

@@ -38,6 +38,28 @@ Positive: TypeAlias = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=Fa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RangeConfig:
+    """Where a value is drawn from: as Tune's `uniform` or `loguniform`."""
+
+    __pydantic_config__ = _STRICT
+
+    type: Literal["uniform", "loguniform"] = "uniform"
+    low: Positive
+    high: Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """Difficulties drawn at random, beside the listed ones."""
+
+    __pydantic_config__ = _STRICT
+
+    difficulty: RangeConfig
+    samples: Annotated[Whole, Field(ge=1, le=10_000)] = 10
+    seed: Annotated[Whole, Field(ge=0, lt=2**63)] = 0  # the same seed, the same difficulties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepConfig:
     """What Ray Tune sweeps."""
 
@@ -50,6 +72,8 @@ class SweepConfig:
     clip_alpha: Annotated[bool, Field(strict=True)] = True  # keep alpha in [0, 1]
     # Resamples of the test samples behind the intervals of ttest and welch; None: no intervals.
     bootstrap: Annotated[Whole, Field(ge=2, le=10_000)] | None = 200
+    callbacks: tuple[Literal["mlflow", "wandb"], ...] = ()  # trackers that Tune also reports to
+    search: SearchConfig | None = None  # None: the listed difficulties alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +100,14 @@ class ResourcesConfig:
     cpus: Annotated[Whole, Field(ge=1)] | None = None  # of a local Ray; None: all
     loaders: Annotated[Whole, Field(ge=1)] | None = None  # tasks that decode; None: as CPUs allow
     predictors: Annotated[Whole, Field(ge=1)] | None = None  # actors; None: one per GPU or CPU
-    gpus_per_predictor: Annotated[Positive, Field(le=8)] = 1.0  # where there are any
-    # Bytes that each worker of the sweep may take for its work; larger tables wait in a file.
+    # None: 1 if the cluster has a GPU now; a number is asked for, so that an autoscaler brings it.
+    gpus_per_predictor: Annotated[float, Field(strict=True, ge=0, le=8)] | None = None
+    # Whole CPUs for predictors can leave none for the loaders that feed them.
+    cpus_per_predictor: Annotated[Positive, Field(le=64)] = 0.5
+    cpus_per_loader: Annotated[Positive, Field(le=64)] = 0.5
+    memory_per_predictor: Annotated[Whole, Field(ge=1)] | None = None  # bytes that Ray sets aside
+    cpus_per_trial: Annotated[Positive, Field(le=64)] = 1.0  # and per fit and measurement
+    # Bytes that all processes of the sweep may add to their start; larger tables wait in a file.
     sweep_memory: Annotated[Whole, Field(ge=1 << 24)] | None = None
 
 
@@ -190,6 +220,12 @@ _SECTIONS: Final[Mapping[str, type[Any]]] = {
     "resources": ResourcesConfig,
 }
 
+_NESTED: Final[Mapping[str, type[Any]]] = {
+    **_SECTIONS,
+    "sweep.search": SearchConfig,
+    "sweep.search.difficulty": RangeConfig,
+}
+
 
 class _Loader(yaml.SafeLoader):
     """YAML's safe loader, which also refuses a key given twice."""
@@ -212,33 +248,41 @@ def load(path: str | None, overrides: Mapping[str, Any] | None = None) -> Config
     Raises:
         ConfigError: With the file, the field, what was found and what would be right.
     """
-    where = path or "defaults"
-    data: Any = {}
-    if path is not None:
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise ConfigError(f"config {path}: no such file") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"config {path}: is not UTF-8 text") from None
-        except OSError as error:
-            raise ConfigError(f"config {path}: cannot be read: {error.strerror}") from None
-        try:
-            # A subclass of SafeLoader: no Python object can be built from a tag.
-            data = yaml.load(text, Loader=_Loader)  # noqa: S506
-        except yaml.YAMLError as error:
-            problem = str(getattr(error, "problem", None) or error).splitlines()[0]
-            mark = getattr(error, "problem_mark", None)
-            line = f" (line {mark.line + 1})" if mark else ""
-            raise ConfigError(f"config {path}{line}: not valid YAML: {problem}") from None
-        except ConfigError as error:
-            raise ConfigError(f"config {path}: {error}") from None
-        except (ValueError, RecursionError) as error:  # an impossible date, say, or deep nesting
-            raise ConfigError(f"config {path}: not valid YAML: {error}") from None
+    data = {} if path is None else read_yaml(path, "config")
+    return load_plain({**data, **(overrides or {})}, f"config {path or 'defaults'}")
+
+
+def read_yaml(path: str, what: str) -> dict[str, Any]:
+    """Return a YAML file's mapping; `what` names the file's kind in errors.
+
+    Raises:
+        ConfigError: If there is no such file, or it is not a mapping.
+    """
+    where = f"{what} {path}"
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{where}: no such file") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}: is not UTF-8 text") from None
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot be read: {error.strerror}") from None
+    try:
+        # A subclass of SafeLoader: no Python object can be built from a tag.
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506
+    except yaml.YAMLError as error:
+        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
+        mark = getattr(error, "problem_mark", None)
+        line = f" (line {mark.line + 1})" if mark else ""
+        raise ConfigError(f"{where}{line}: not valid YAML: {problem}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except (ValueError, RecursionError) as error:  # an impossible date, say, or deep nesting
+        raise ConfigError(f"{where}: not valid YAML: {error}") from None
     data = {} if data is None else data
     if not isinstance(data, dict):
-        raise ConfigError(f"config {where}: expected a mapping of keys, got {_shown(data)}")
-    return load_plain({**data, **(overrides or {})}, f"config {where}")
+        raise ConfigError(f"{where}: expected a mapping of keys, got {_shown(data)}")
+    return data
 
 
 def load_plain(data: Mapping[str, Any], where: str) -> Config:
@@ -255,12 +299,14 @@ def _checked(config: Config, where: str) -> Config:
         "sweep.calibrators": config.sweep.calibrators,
         "sweep.difficulty": config.sweep.difficulty,
         "sweep.seeds": config.sweep.seeds,
+        "sweep.callbacks": config.sweep.callbacks,
     }
     for name, values in lists.items():
-        if not values:
+        if not values and name != "sweep.callbacks":
             raise ConfigError(f"{where}: {name} is empty; give at least one or leave it out")
         if len({repr(v) for v in values}) < len(values):
             raise ConfigError(f"{where}: {name} repeats a value: {list(values)}")
+    _check_search(config.sweep.search, where)
     for name in config.sweep.calibrators:
         if name not in CALIBRATORS:
             load_plugins()
@@ -279,6 +325,15 @@ def _checked(config: Config, where: str) -> Config:
         if len(set(given)) < len(given):
             raise ConfigError(f"{where}: {name} repeats a name: {list(given)}")
     return config
+
+
+def _check_search(search: SearchConfig | None, where: str) -> None:
+    if search is not None and search.difficulty.low >= search.difficulty.high:
+        found = search.difficulty
+        raise ConfigError(
+            f"{where}: sweep.search.difficulty: low must be below high, "
+            f"got {found.low:g} and {found.high:g}"
+        )
 
 
 def _benchmark(entry: Any, position: int) -> BenchmarkConfig:
@@ -327,11 +382,13 @@ def _validated(cls: type[Any], data: Mapping[str, Any], prefix: str) -> Any:
 
 
 def _explain(error: ValidationError, cls: type[Any]) -> str:
-    """Return pydantic's first complaint as one line."""
-    first = error.errors(include_url=False)[0]
+    """Return pydantic's first complaint as one line; a mistyped key before the one it lacks."""
+    found = error.errors(include_url=False)
+    first = next((e for e in found if e["type"] == "unexpected_keyword_argument"), found[0])
     path = [str(part) for part in first["loc"]]
     if first["type"] == "unexpected_keyword_argument":
-        owner = _SECTIONS.get(path[0], cls) if cls is Config and len(path) > 1 else cls
+        inside = ".".join(path[:-1])
+        owner = _NESTED.get(inside, cls) if cls is Config else cls
         known = [f.name for f in fields(owner)]
         return f"unknown key {'.'.join(path)!r}; {nearest(path[-1], known)}"
     known_values = first.get("ctx", {}).get("expected")

@@ -8,12 +8,13 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import click
 
 from ace_ray.errors import AceRayError
 from ace_ray.progress import say
+from ace_ray.stopping import cause, heed_terminate, time_limit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,12 +24,13 @@ class OneLineGroup(click.Group):
     """A click group whose errors are one line, and which says how to go on after an interrupt."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command; the exit code is 2 for a usage error and 130 after an interrupt."""
+        """Run a command; exit code 2: usage error, 130: interrupted, 143: terminated."""
         # Tables have marks that a narrow encoding lacks; better a "?" than no table.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         kwargs["standalone_mode"] = False
+        heed_terminate()
         try:
             return super().main(*args, **kwargs)
         except click.ClickException as error:
@@ -38,17 +40,20 @@ class OneLineGroup(click.Group):
             say(f"error: {message}; see `{command} --help`")
             sys.exit(2)
         except (click.Abort, KeyboardInterrupt):
-            say("stopped; what is finished is kept, the same command goes on from there")
-            sys.exit(130)
+            sys.exit(_stopped(None))
 
 
 def reports_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn the package's errors into one line and an exit code."""
+    """Turn the package's errors into one line and an exit code, and heed `--max-hours`."""
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        hours = kwargs.pop("max_hours", None)
         try:
-            return function(*args, **kwargs)
+            with time_limit(cast("float | None", hours)):
+                return function(*args, **kwargs)
+        except KeyboardInterrupt:
+            sys.exit(_stopped(hours))
         except AceRayError as error:
             say(f"error: {with_arguments(str(error), kwargs)}")
             sys.exit(error.exit_code)
@@ -59,6 +64,21 @@ def reports_errors(function: Callable[P, R]) -> Callable[P, R]:
             sys.exit(2)
 
     return wrapper
+
+
+def _stopped(hours: object) -> int:
+    """Say why a command was stopped and what remains; return its exit code."""
+    kept = "what is finished is kept, the same command goes on from there"
+    if cause() == "terminate":
+        say(f"terminated; {kept}")
+        return 143
+    if cause() == "time":
+        plan = getattr(click.get_current_context(silent=True), "obj", None)
+        left = f"{plan.left()} left" if plan else "nothing was started"
+        say(f"error: --max-hours {hours:g} is over, {left}; {kept}")
+        return 1
+    say(f"stopped; {kept}")
+    return 130
 
 
 def with_arguments(message: str, arguments: Mapping[str, Any]) -> str:

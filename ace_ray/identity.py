@@ -36,6 +36,7 @@ RESULT: Final = frozenset(
         "sweep.bins",
         "sweep.clip_alpha",
         "sweep.bootstrap",
+        "sweep.search",
         "studies",
     }
 )
@@ -48,7 +49,12 @@ RUNTIME: Final = frozenset(
         "extraction.batch_size",
         "extraction.compile",
         "extraction.quarantine",
+        "sweep.callbacks",
         "resources.cpus",
+        "resources.cpus_per_loader",
+        "resources.cpus_per_predictor",
+        "resources.cpus_per_trial",
+        "resources.memory_per_predictor",
         "resources.loaders",
         "resources.predictors",
         "resources.gpus_per_predictor",

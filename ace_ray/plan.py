@@ -54,6 +54,14 @@ class Plan:
         """Trials without a record."""
         return {key: spec for key, spec in self.specs.items() if key not in self.recorded}
 
+    def left(self) -> str:
+        """Return how much the store still lacks at this moment."""
+        now = make_plan(self.config, self.store, units=list(self.units))
+        splits, trials = len(now.units_to_do()), len(now.trials_to_do())
+        if not splits and not trials:
+            return "only the report is"
+        return f"{splits} of {len(self.units)} splits and {trials} of {len(self.specs)} trials are"
+
     def as_plain(self) -> dict[str, Any]:
         """Return the counts for people and machines."""
         todo = self.units_to_do()
@@ -99,7 +107,11 @@ def make_plan(
                 raise
             states[unit.key] = "missing"
     keys = {model: [u.key for u in units if u.model == model] for model in config.model_names()}
-    specs = {spec.key(keys[spec.model]): spec for spec in specs_of(config)}
+    sources = {
+        model: [u.split.name for u in units if (u.model, u.split.role) == (model, "calibration")]
+        for model in keys
+    }
+    specs = {spec.key(keys[spec.model]): spec for spec in specs_of(config, sources)}
     key = content_key(
         {
             "config": results_only(config.as_plain()),

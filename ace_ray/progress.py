@@ -1,19 +1,52 @@
-"""Progress of long work on standard error: one live line on a terminal, plain lines elsewhere."""
+"""Progress of long work on standard error: one live line on a terminal, plain lines elsewhere.
+
+With `ACE_RAY_LOG=json` in the environment every line is a JSON object with the run and the stage.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import Final, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
 _LIVE_SECONDS: Final = 0.2
 _PLAIN_SECONDS: Final = 15.0
 
 
+# What this process speaks of; `run_id` stays after a stage, for what is said at the end.
+_about: dict[str, str | None] = {"run_id": None, "stage": None}
+
+
+def structured() -> bool:
+    """Return whether lines are JSON objects."""
+    return os.environ.get("ACE_RAY_LOG") == "json"
+
+
 def say(message: str) -> None:
     """Print one line for the user; standard output stays free for results."""
-    print(message, file=sys.stderr, flush=True)
+    print(_object(message) if structured() else message, file=sys.stderr, flush=True)
+
+
+def _object(message: str, **counts: Any) -> str:
+    level = "error" if message.startswith("error: ") else "info"
+    when = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": when, "level": level, **_about, **counts, "message": message})
+
+
+@contextmanager
+def stage(run_id: str, name: str) -> Iterator[None]:
+    """Mark what is said inside as of this run and stage."""
+    _about.update(run_id=run_id, stage=name)
+    try:
+        yield
+    finally:
+        _about["stage"] = None
 
 
 class Progress:
@@ -24,7 +57,8 @@ class Progress:
     ) -> None:
         self.label, self.total, self.unit, self.cached = label, total, unit, cached
         self.stream = stream or sys.stderr
-        self.live = self.stream.isatty()
+        self.json = structured()
+        self.live = self.stream.isatty() and not self.json
         self.done = self.quarantined = self.failed = 0
 
     def __enter__(self) -> Self:
@@ -68,4 +102,8 @@ class Progress:
         return "".join(f", {count:,} {what}" for what, count in counts if count)
 
     def _print(self, text: str, end: str = "\n") -> None:
+        if self.json:
+            counts = {"done": self.done, "total": self.total, "unit": self.unit}
+            aside = {"cached": self.cached, "quarantined": self.quarantined, "failed": self.failed}
+            text = _object(text, **counts, **aside)
         print(text, end=end, file=self.stream, flush=True)

@@ -18,11 +18,12 @@ from ace_ray.logits.table import read_marker
 from ace_ray.logits.units import stored_unit
 from ace_ray.manifest import read_manifest, write_run_marker
 from ace_ray.plan import Plan, make_plan, results_only
-from ace_ray.progress import Progress, say
+from ace_ray.progress import Progress, say, stage
 from ace_ray.report.render import REPORT_CODE, render
 from ace_ray.session import ray_session
 from ace_ray.source_state import source_state
 from ace_ray.store import Store
+from ace_ray.sweep.callbacks import check_callbacks
 from ace_ray.sweep.records import partials_folder, recorded
 from ace_ray.sweep.splits import SplitSource, committed_marker
 
@@ -80,6 +81,7 @@ def run(plan: Plan) -> Outcome:
     """Run whatever of the plan is not in the store yet."""
     with ExitStack() as stack:
         need_ray = _Lazy(stack, plan.config.resources.cpus)
+        check_callbacks(plan.config.sweep.callbacks)
         extracted = run_logits(plan, need_ray)
         tried, failures = run_sweep(plan, need_ray)
         if plan.finished and not extracted and not tried:
@@ -91,10 +93,16 @@ def run(plan: Plan) -> Outcome:
 
 def run_logits(plan: Plan, need_ray: Callable[[], None]) -> int:
     """Extract what is not committed; return how many splits that was."""
+    with stage(plan.run_id, "logits"):
+        return _logits(plan, need_ray)
+
+
+def _logits(plan: Plan, need_ray: Callable[[], None]) -> int:
     todo = plan.units_to_do()
     if not todo:
         say(f"logits: all {len(plan.units)} splits cached")
         return 0
+    from ace_ray.counters import count
     from ace_ray.logits.extract import extract
 
     unknown = [unit for unit in todo if unit.source is None]
@@ -110,6 +118,7 @@ def run_logits(plan: Plan, need_ray: Callable[[], None]) -> int:
     need_ray()
     config = plan.config
     with Progress("logits", images, "images") as progress:
+        count("cache_hits", cached, run_id=plan.run_id, kind="split")
         failed = extract(plan.store, todo, progress, config.extraction, config.resources)
     if failed:
         others = f" (and {len(failed) - 1} more splits)" if len(failed) > 1 else ""
@@ -119,6 +128,11 @@ def run_logits(plan: Plan, need_ray: Callable[[], None]) -> int:
 
 def run_sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]:
     """Run the trials without a record; return how many, and a line per failed one."""
+    with stage(plan.run_id, "sweep"):
+        return _sweep(plan, need_ray)
+
+
+def _sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]:
     todo = plan.trials_to_do()
     if not todo:
         _write_manifest(plan)
@@ -126,17 +140,33 @@ def run_sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]
         plan.store.delete(partials_folder(plan.run_id))
         say(f"sweep: all {len(plan.specs)} trials recorded")
         return 0, []
+    check_callbacks(plan.config.sweep.callbacks)
     models = dict.fromkeys(spec.model for spec in todo.values())
     sources = {model: split_sources(plan, model) for model in models}
     plan.store.create()
     _write_manifest(plan)
     say(f"sweep: {len(todo)} trials to run, {len(plan.specs) - len(todo)} recorded")
     need_ray()
+    from ace_ray.counters import count
+    from ace_ray.sweep.callbacks import made_callbacks
     from ace_ray.sweep.tuner import run_trials
 
-    progress = Progress("sweep", len(todo), "trials", cached=len(plan.specs) - len(todo))
-    memory = plan.config.resources.sweep_memory
-    failures = run_trials(plan.store, plan.run_id, todo, sources, progress, memory).failures
+    cached = len(plan.specs) - len(todo)
+    count("cache_hits", cached, run_id=plan.run_id, kind="trial")
+    progress = Progress("sweep", len(todo), "trials", cached=cached)
+    resources, callbacks = plan.config.resources, made_callbacks(plan.config.sweep.callbacks)
+    swept = run_trials(
+        plan.store,
+        plan.run_id,
+        todo,
+        sources,
+        progress,
+        resources.sweep_memory,
+        resources.cpus_per_trial,
+        callbacks,
+    )
+    failures = swept.failures
+    count("trials", len(todo) - len(failures), run_id=plan.run_id)
     missing = len(todo.keys() - recorded(plan.store, plan.run_id))
     if missing != len(failures):
         raise PartialFailure(
@@ -147,6 +177,11 @@ def run_sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]
 
 def run_report(plan: Plan, need_ray: Callable[[], None]) -> None:
     """Aggregate what is recorded, render it, and commit the run if it is complete."""
+    with stage(plan.run_id, "report"):
+        _report(plan, need_ray)
+
+
+def _report(plan: Plan, need_ray: Callable[[], None]) -> None:
     need_ray()
     from ace_ray.aggregate.actor import aggregate
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ace_ray import errors
 from ace_ray.errors import AceRayError
+from ace_ray.stopping import heed_terminate
 
 
 @contextmanager
@@ -45,6 +46,8 @@ def ray_session(cpus: int | None = None) -> Iterator[None]:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
+    # Ray's own handler would end the driver at once, with native stack lines.
+    heed_terminate()
     try:
         yield
     finally:

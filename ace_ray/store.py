@@ -2,8 +2,9 @@
 
 A file is published by one atomic step: a rename where the filesystem has one, a single upload
 where it has not (object stores). A *unit* (several files) is published by its marker: the parts
-are staged under `staging/<key>/`, checked, moved to their place, and exist for readers only once
-`_COMMITTED.json` names them. A crash at any moment leaves the old state or the new one.
+are staged under `staging/<key>/`, checked, moved to their place (copied, then deleted, where there
+is no rename), and exist for readers only once `_COMMITTED.json` names them. A crash at any moment
+leaves the old state or the new one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -20,12 +20,12 @@ from pyarrow import ArrowException
 from pyarrow import fs as pafs
 
 from ace_ray.errors import IntegrityError, StoreError
+from ace_ray.filesystem import OBJECT_STORES, absolute, open_filesystem, persistent
 from ace_ray.identity import canonical_json
 
 FORMAT: Final = 1
 MARKER: Final = "_COMMITTED.json"
 _ROOT_MARKER: Final = "ace-store.json"
-_OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 
 
 @contextmanager
@@ -61,24 +61,14 @@ class Store:
         """Open a local path or an `s3://`, `gs://`, `abfs://` URI.
 
         Raises:
-            StoreError: If the folder exists and belongs to something else.
+            StoreError: If the folder exists and belongs to something else, or the URI holds
+                a secret.
         """
-        if "://" not in uri:
-            # Absolute: workers of a cluster have another working directory.
-            uri = str(Path(uri).expanduser().absolute())
+        uri = absolute(uri)
         with _reported("open store", uri):
-            if "://" in uri:
-                try:
-                    filesystem, root = pafs.FileSystem.from_uri(uri)
-                except (ValueError, ArrowException) as error:
-                    raise StoreError(
-                        f"cannot open store {uri}: {str(error).splitlines()[0]}; "
-                        "use a local path, s3://bucket/prefix, gs:// or abfs://"
-                    ) from error
-            else:
-                filesystem, root = pafs.LocalFileSystem(), uri
+            filesystem, root = open_filesystem(uri)
             store = cls(filesystem, root.rstrip("/"), uri)
-            info = filesystem.get_file_info(store.root)
+            info = store._info("")
             if info.type == pafs.FileType.File:
                 raise StoreError(f"store {uri} is a file; choose a folder with --store")
             if info.type == pafs.FileType.Directory and not store.exists:
@@ -133,18 +123,26 @@ class Store:
     def has(self, path: str) -> bool:
         """Return whether a file exists."""
         with _reported("look at", self.locate(path)):
-            found = self.filesystem.get_file_info(self.at(path)).type
+            found = self._info(path).type
         return bool(found == pafs.FileType.File)
 
     def size(self, path: str) -> int | None:
         """Return a file's size in bytes, or None where there is no file."""
         with _reported("look at", self.locate(path)):
-            info = self.filesystem.get_file_info(self.at(path))
+            info = self._info(path)
         return int(info.size) if info.type == pafs.FileType.File else None
+
+    @property
+    def _renames(self) -> bool:
+        """Whether the filesystem has folders and renames files in one step."""
+        return self.filesystem.type_name not in OBJECT_STORES
+
+    def _info(self, path: str) -> Any:
+        return persistent(lambda: self.filesystem.get_file_info(self.at(path)))
 
     def _entries(self, path: str) -> list[Any]:
         selector = pafs.FileSelector(self.at(path), allow_not_found=True)
-        return list(self.filesystem.get_file_info(selector))
+        return persistent(lambda: list(self.filesystem.get_file_info(selector)))
 
     def names(self, path: str) -> list[str]:
         """Return the names directly under a folder, sorted, without temporary files."""
@@ -154,13 +152,14 @@ class Store:
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes."""
-        with (
-            _reported("read", self.locate(path)),
-            self.filesystem.open_input_stream(self.at(path)) as stream,
-        ):
-            data = bytes(stream.read())
+        with _reported("read", self.locate(path)):
+            data = persistent(lambda: self._read(path))
         self.bytes_read += len(data)
         return data
+
+    def _read(self, path: str) -> bytes:
+        with self.filesystem.open_input_stream(self.at(path)) as stream:
+            return bytes(stream.read())
 
     @contextmanager
     def reading(self, path: str) -> Iterator[Any]:
@@ -173,23 +172,26 @@ class Store:
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file atomically: readers see the old bytes or the new ones."""
-        target = self.at(path)
-        folder, _, name = target.rpartition("/")
         with _reported("write", self.locate(path)):
-            if self.filesystem.type_name in _OBJECT_STORES:
-                with self.filesystem.open_output_stream(target) as stream:
-                    stream.write(data)
-                return
-            self.filesystem.create_dir(folder, recursive=True)
-            temporary = f"{folder}/.{name}.{uuid.uuid4().hex}"
-            try:
-                with self.filesystem.open_output_stream(temporary) as stream:
-                    stream.write(data)
-                self.filesystem.move(temporary, target)
-            except BaseException:
-                if self.filesystem.get_file_info(temporary).type == pafs.FileType.File:
-                    self.filesystem.delete_file(temporary)
-                raise
+            persistent(lambda: self._write(self.at(path), data))
+
+    def _write(self, target: str, data: bytes) -> None:
+        if not self._renames:
+            # The object appears when its upload is complete, with all its bytes.
+            with self.filesystem.open_output_stream(target) as stream:
+                stream.write(data)
+            return
+        folder, _, name = target.rpartition("/")
+        self.filesystem.create_dir(folder, recursive=True)
+        temporary = f"{folder}/.{name}.{uuid.uuid4().hex}"
+        try:
+            with self.filesystem.open_output_stream(temporary) as stream:
+                stream.write(data)
+            self.filesystem.move(temporary, target)
+        except BaseException:
+            if self.filesystem.get_file_info(temporary).type == pafs.FileType.File:
+                self.filesystem.delete_file(temporary)
+            raise
 
     def read_json(self, path: str) -> dict[str, Any]:
         """Return a JSON object."""
@@ -223,19 +225,27 @@ class Store:
         self.write(path, text.encode())
 
     def move(self, source: str, target: str) -> None:
-        """Move a file, replacing what was there."""
+        """Move a file, replacing what was there; at no moment is it in neither place."""
+        first, second = self.at(source), self.at(target)
         with _reported("move", self.locate(source)):
-            self.filesystem.create_dir(self.at(target).rpartition("/")[0], recursive=True)
-            self.filesystem.move(self.at(source), self.at(target))
+            if self._renames:
+                self.filesystem.create_dir(second.rpartition("/")[0], recursive=True)
+                self.filesystem.move(first, second)
+                return
+            persistent(lambda: self.filesystem.copy_file(first, second))
+        self.delete(source)
 
     def delete(self, path: str) -> None:
         """Delete a file or a whole folder; nothing there is fine."""
         with _reported("delete", self.locate(path)):
-            kind = self.filesystem.get_file_info(self.at(path)).type
-            if kind == pafs.FileType.File:
-                self.filesystem.delete_file(self.at(path))
-            elif kind == pafs.FileType.Directory:
-                self.filesystem.delete_dir(self.at(path))
+            persistent(lambda: self._delete(self.at(path)))
+
+    def _delete(self, target: str) -> None:
+        kind = self.filesystem.get_file_info(target).type
+        if kind == pafs.FileType.File:
+            self.filesystem.delete_file(target)
+        elif kind == pafs.FileType.Directory:
+            self.filesystem.delete_dir(target)
 
     def publish(
         self,

@@ -1,6 +1,6 @@
 """Extraction through Ray Data against the best plain torch loop, on real images.
 
-    python -m bench.extraction [--shared DIR] [--images N] [--rounds 3] [--only cifar|imagenet]
+    python -m bench.extraction [--shared DIR] [--images 20000] [--rounds 3] [--only cifar|imagenet]
 
 Both run on the same cores, one after the other. Loops of several designs are tried on a few images
 (one process with all threads; one process per core; a DataLoader), and the fastest runs in full:
@@ -49,7 +49,6 @@ class Case:
     files: list[str]  # what the loop reads; of CIFAR: one file of records
     batches: tuple[int, ...]  # sizes to try
     per_trial: int  # images to choose a loop on
-    images: int  # to measure with
 
 
 def cases(shared: Path) -> list[Case]:
@@ -68,7 +67,6 @@ def cases(shared: Path) -> list[Case]:
             [str(shared / "cifar10/cifar-10-batches-bin/test_batch.bin")],
             (16, 64, 256),
             4_000,
-            20_000,
         ),
         Case(
             "tf_efficientnet_lite0 on ImageNet JPEGs",
@@ -77,7 +75,6 @@ def cases(shared: Path) -> list[Case]:
             sorted(map(str, (shared / "imagenet/val").glob("*/*.JPEG"))),
             (4, 16, 64),
             500,
-            4_000,
         ),
     ]
 
@@ -293,7 +290,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     default = os.environ.get("ACE_RAY_SHARED", Path(__file__).parents[2] / "shared")
     parser.add_argument("--shared", type=Path, default=Path(default))
-    parser.add_argument("--images", type=int, help="default: 20,000 of CIFAR, 4,000 of ImageNet")
+    parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=["cifar", "imagenet"])
     options = parser.parse_args()
@@ -302,7 +299,7 @@ def main() -> None:
         parser.error(f"{root}: no real images there; give --shared")
     for case, tag in zip(cases(root), ("cifar", "imagenet"), strict=True):
         if options.only in (None, tag):
-            compare(case, options.images or case.images, options.rounds)
+            compare(case, options.images, options.rounds)
 
 
 if __name__ == "__main__":

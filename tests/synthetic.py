@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ace_ray.aggregate.arrange import Results
+from ace_ray.aggregate.study import Sources
 from ace_ray.config import STUDIES, Config, load_plain
-from ace_ray.sweep.specs import specs_of
+from ace_ray.sweep.specs import NO_SOURCES, specs_of
 
 
 class Place(NamedTuple):
@@ -116,13 +117,17 @@ def record_of(key: str, spec: Mapping[str, Any], places: tuple[Place, ...]) -> d
     }  # fmt: skip
 
 
-def records(config: Config, places: tuple[Place, ...] = PLACES) -> list[dict[str, Any]]:
-    specs = enumerate(specs_of(config))
+def records(
+    config: Config, places: tuple[Place, ...] = PLACES, sources: Sources = NO_SOURCES
+) -> list[dict[str, Any]]:
+    specs = enumerate(specs_of(config, sources))
     return [record_of(str(i), spec.as_plain(), places) for i, spec in specs]
 
 
-def arranged(config: Config, given: list[dict[str, Any]] | None = None) -> Results:
-    specs = [spec.as_plain() for spec in specs_of(config)]
+def arranged(
+    config: Config, given: list[dict[str, Any]] | None = None, sources: Sources = NO_SOURCES
+) -> Results:
+    specs = [spec.as_plain() for spec in specs_of(config, sources)]
     return Results.arrange(
         records(config) if given is None else given, specs, config.sweep.difficulty
     )

@@ -47,6 +47,9 @@ def test_the_written_configuration_reads_back_as_itself(tmp_path: Path) -> None:
     [
         ("modles: [x]", "unknown key 'modles'; did you mean 'models'"),
         ("sweep: {sedes: [1]}", "unknown key 'sweep.sedes'; did you mean 'seeds'"),
+        ("sweep: {search: {difficulty: {low: 1, hihg: 2}}}", "did you mean 'high'"),
+        ("sweep: {search: {difficulty: {low: 2, high: 2}}}", "low must be below high, got 2 and 2"),
+        ("sweep: {search: {sample: 3}}", "did you mean 'samples'"),
         ("resources: {cpu: 1}", "unknown key 'resources.cpu'; did you mean 'cpus'"),
         ("sweep: {calibrators: [temprature]}", "'temprature'; did you mean 'temperature'"),
         ("benchmarks: [glyph]", "did you mean 'glyphs'"),

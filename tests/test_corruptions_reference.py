@@ -154,14 +154,16 @@ def test_random_types_change_images_as_much(package, images, name: str, severity
 
 
 def test_glass_blur_scatters_as_one_copy_after_the_other() -> None:
-    from ace_ray.benchmarks.corruptions.blur import _scattered
     from ace_ray.benchmarks.corruptions.draws import Draws
+    from ace_ray.benchmarks.corruptions.glass import blur_and_scatter
 
     h, w, reach, passes = 40, 33, 3, 2
-    got = _scattered((2, h, w), reach, passes, Draws([5, 6])).reshape(2, h * w) % (h * w)
+    images = np.random.default_rng(0).integers(0, 256, (2, h, w, 3), np.uint8)
+    # So narrow a blur has one tap and changes nothing.
+    got = blur_and_scatter(images, 0.01, reach, passes, Draws([5, 6]))
     for sample, seed in enumerate((5, 6)):
         draws = Draws([seed])
-        pixels = np.arange(h * w).reshape(h, w)
+        pixels = images[sample].copy()
         for _ in range(passes):
             rows, columns = range(reach + 1, h - reach + 1), range(reach + 1, w - reach + 1)
             bits = draws.bits(np.uint16, len(rows), len(columns))[0].astype(int)
@@ -170,7 +172,25 @@ def test_glass_blur_scatters_as_one_copy_after_the_other() -> None:
                 for x in reversed(columns):
                     move = divmod(int(pick[y - reach - 1, x - reach - 1]), 2 * reach)
                     pixels[y, x] = pixels[y + move[0] - reach, x + move[1] - reach]
-        assert (got[sample] == pixels.ravel()).all()
+        assert (got[sample] == pixels).all()
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.9, 1.5])
+def test_glass_blur_blurs_as_scipy(sigma: float) -> None:
+    from ace_ray.benchmarks.corruptions.draws import Draws
+    from ace_ray.benchmarks.corruptions.glass import blur_and_scatter
+
+    images = np.random.default_rng(1).integers(0, 256, (3, 37, 45, 3), np.uint8)
+    expected = images
+    for _ in range(2):
+        expected = ndimage.gaussian_filter(
+            expected.astype(float), (0, sigma, sigma, 0), mode="nearest"
+        )
+        expected = np.floor(expected)
+    got = blur_and_scatter(images, sigma, 1, 0, Draws([0, 1, 2]))
+    # A sum within rounding of a whole number may be cut off on either side of it.
+    assert np.abs(got - expected).max() <= 1
+    assert (got != expected).mean() < 0.002
 
 
 def test_edges_are_opencv_s() -> None:

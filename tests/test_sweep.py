@@ -14,7 +14,7 @@ from ace_ray.identity import canonical_json
 from ace_ray.sweep.draws import hard_part, same_size_part, sized_part
 from ace_ray.sweep.engine import sweep
 from ace_ray.sweep.reference import fit_trial
-from ace_ray.sweep.trial import EvaluationSplit, TrialResult, TrialSpec
+from ace_ray.sweep.trial import EVERY_DOMAIN, EvaluationSplit, TrialResult, TrialSpec
 
 ALL = ("temperature", "vector", "spline", "isotonic", "histogram", "matrix", "dirichlet", "avuts")
 C = 8
@@ -65,11 +65,14 @@ def specs() -> list[TrialSpec]:
             ace(name, same_size=True),
             ace(name, method="alone", same_size=True),
             ace(name, domain="there"),
+            ace(name, domain=EVERY_DOMAIN),
+            ace(name, domain=EVERY_DOMAIN, clip_alpha=False, seed=2),
             ace(name, domain="there", method="estimation", difficulty=None),
             ace(name, bins=10),
             ace(name, space="geometric"),
             ace(name, space="probs"),
             ace(name, space="confidence"),
+            ace(name, space="confidence", domain=EVERY_DOMAIN),
         ]
     return found
 

@@ -79,12 +79,12 @@ def test_tune_records_what_a_direct_call_returns(whole: dict[str, str]) -> None:
         assert text(TrialResult(**found)) == text(direct[key])
 
 
-def test_a_scratch_file_another_order_and_fewer_trials_give_the_same_records(
+def test_a_budget_another_order_and_fewer_trials_give_the_same_records(
     whole: dict[str, str], tmp_path: Path
 ) -> None:
     store, sources = stored(tmp_path, SPLITS)
     some = dict(list(keyed(specs()).items())[::-2])
-    assert swept(store, sources, some, memory=1 << 10).failures == []
+    assert swept(store, sources, some, memory=1 << 26).failures == []
     assert records(store) == {key: whole[key] for key in some}
 
 

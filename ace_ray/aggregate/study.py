@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ace_ray.aggregate.arrange import COMPARATORS, Results
 from ace_ray.aggregate.figure import Figure
@@ -19,11 +19,16 @@ NO_CORRUPTION: Final = (
 )
 
 
+Sources: TypeAlias = Mapping[str, Sequence[str]]  # model -> its calibration splits
+
+
 class Study(NamedTuple):
     """A table or a figure, and what it needs beside the plain grid."""
 
     show: Callable[[Results], Table | Figure]
     trials: Callable[[Config], list[TrialSpec]] = lambda _: []
+    # What it needs of each source domain.
+    domains: Callable[[Config, Sources], list[TrialSpec]] = lambda *_: []
 
 
 def output_path(study: str) -> str:

@@ -15,7 +15,7 @@ from ace_ray.errors import DataError, UsageError
 
 
 class MultiSourceACE:
-    """One ACE per source domain, ensembled by the mean of their outputs (Sec. 3.4, domains).
+    """One ACE per source domain, ensembled by the mean of their outputs (Sec. 3.5).
 
     Attributes:
         aces_: The fitted members, in the order of the domains.
@@ -47,7 +47,12 @@ class MultiSourceACE:
         return np.asarray(np.mean([ace.predict_proba(logits) for ace in self._members()], axis=0))
 
     def predict_confidence(self, logits: ArrayLike) -> FloatArray:
-        """Return the members' mean confidence in the top-1 prediction."""
-        return np.asarray(
-            np.mean([ace.predict_confidence(logits) for ace in self._members()], axis=0)
-        )
+        """Return the confidence in the top-1 prediction: of the mean, or the members' mean.
+
+        Members that mix confidences agree on the prediction; those that mix whole vectors may not,
+        and the mean vector states the confidence.
+        """
+        members = self._members()
+        if members[0]._by_confidence():
+            return np.asarray(np.mean([ace.predict_confidence(logits) for ace in members], axis=0))
+        return np.asarray(self.predict_proba(logits).max(axis=1))

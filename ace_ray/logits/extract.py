@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.parquet as pq
 
 from ace_ray.config import ExtractionConfig, ResourcesConfig
+from ace_ray.counters import count
 from ace_ray.identity import sample_seed
 from ace_ray.logits.commit import TooManyBad, commit
 from ace_ray.logits.shards import Shard, load_shard, make_part, reader_name, shards_of
@@ -29,10 +30,6 @@ from ace_ray.store import Store
 
 if TYPE_CHECKING:
     import ray
-
-# With whole CPUs, actors can claim all of them and starve the loaders: Ray Data then hangs.
-_CPUS: Final = 0.5
-
 
 # Parameters of glibc's mallopt (malloc.h).
 _TRIM_THRESHOLD: Final = -1
@@ -95,9 +92,9 @@ class PredictShard:
         data = make_part(row, found.logits.astype(self.dtype), found.features, facts)
         self.store.write(row["path"], data)
         rows, bad = len(row["sample_id"]), len(row["bad_id"])
-        for counter, count in ((self.images, rows), (self.quarantined, bad)):
-            if count:  # Ray refuses to count nothing.
-                counter.inc(count)
+        for counter, amount in ((self.images, rows), (self.quarantined, bad)):
+            if amount:  # Ray refuses to count nothing.
+                counter.inc(amount)
         part = describe_part(row["part"], rows, data)
         return {"key": row["key"], "bad": bad, **part._asdict()}
 
@@ -159,10 +156,10 @@ class _ModelRun:
         parts[part.name] = part
         self.progress.advance(part.rows + bad, quarantined=bad)
         if len(parts) == len(self.shards[key]):
+            unit = self.units[key]
             try:
-                commit(
-                    self.store, self.units[key], list(parts.values()), self.extraction.quarantine
-                )
+                commit(self.store, unit, list(parts.values()), self.extraction.quarantine)
+                count("rows_committed", sum(p.rows for p in parts.values()), model=unit.model)
             except TooManyBad as error:
                 self.failed.append(str(error))
 
@@ -181,8 +178,9 @@ def _receipts(
     model = shards[0].unit.source
     assert model is not None
     cluster = ray.cluster_resources()
-    gpus = resources.gpus_per_predictor if cluster.get("GPU") else 0
-    most = cluster["GPU"] / gpus if gpus else cluster.get("CPU", 1)
+    asked = resources.gpus_per_predictor
+    gpus = (1.0 if cluster.get("GPU") else 0.0) if asked is None else asked
+    most = cluster.get("GPU", 1) / gpus if gpus else cluster.get("CPU", 1)
     predictors = resources.predictors or max(1, int(most))
     readers = {reader_name(s.unit.split.reader): s.unit.split.reader for s in shards}
     with unwrapped():
@@ -191,7 +189,7 @@ def _receipts(
             .map(
                 partial(load_shard, readers=readers, preprocessing=model.preprocessing),
                 compute=ray.data.TaskPoolStrategy(size=resources.loaders),
-                num_cpus=_CPUS,
+                num_cpus=resources.cpus_per_loader,
             )
             .map(
                 PredictShard,
@@ -203,8 +201,9 @@ def _receipts(
                     "store_uri": store.uri,
                 },
                 compute=ray.data.ActorPoolStrategy(min_size=1, max_size=predictors),
-                num_cpus=_CPUS,
+                num_cpus=resources.cpus_per_predictor,
                 num_gpus=gpus,
+                memory=resources.memory_per_predictor,
             )
         )
         for batch in results.iter_batches(batch_size=None, batch_format="pyarrow"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -97,10 +98,24 @@ def decode_part(store: Store, path: str, columns: list[str] | None = None) -> pa
         ) as file:
             return file.read(columns=columns, use_threads=False)
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise IntegrityError(
-            f"{store.locate(path)}: damaged Parquet ({reason}); {_REMEDY}"
-        ) from error
+        raise _damaged(store, path, error) from error
+
+
+def stream_part(
+    store: Store, path: str, columns: list[str], rows: int = 1024
+) -> Iterator[pa.RecordBatch]:
+    """Read a part a few rows at a time: beside its bytes, one page of each column is held."""
+    source = pa.BufferReader(store.read(path))
+    try:
+        with pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False) as file:
+            yield from file.iter_batches(rows, columns=columns, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(store, path, error) from error
+
+
+def _damaged(store: Store, path: str, error: Exception) -> IntegrityError:
+    reason = str(error).splitlines()[0]
+    return IntegrityError(f"{store.locate(path)}: damaged Parquet ({reason}); {_REMEDY}")
 
 
 class PartAudit(NamedTuple):

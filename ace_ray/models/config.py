@@ -21,7 +21,7 @@ _Real: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _Scale: TypeAlias = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 
 DEFAULT_PASSES: Final = 10  # of `mc:NAME`
-_CHECKPOINTS: Final = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar")
+CHECKPOINTS: Final = (".safetensors", ".pth", ".pt", ".bin", ".ckpt", ".tar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def _from_text(text: str, where: str) -> ModelConfig:
             raise ConfigError(f"{where}: {text!r} names no model; write mc:NAME")
         return _from_mapping({"name": text, "architecture": rest, "mc": DEFAULT_PASSES}, where)
     if kind not in ("hf-hub", "local-dir") and (
-        text.startswith(("/", "./", "../", "~")) or PurePath(text).suffix in _CHECKPOINTS
+        text.startswith(("/", "./", "../", "~")) or PurePath(text).suffix in CHECKPOINTS
     ):
         raise ConfigError(
             f"{where}: {text!r} is a path; write "

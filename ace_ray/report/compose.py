@@ -9,9 +9,10 @@ from ace_ray.aggregate.figure import Drawn, Figure, Panel
 from ace_ray.report.axes import Axis, linear
 from ace_ray.report.escape import markup
 from ace_ray.report.palette import Look, looks
-from ace_ray.report.svg import WIDTH, Drawing, bar_dash, draw, marker, shortened, vertical
+from ace_ray.report.svg import WIDTH, Drawing, bar_dash, draw, marker, shortened, vertical, wrapped
 
 _GAP: Final = 12
+_TITLE_LETTER: Final = 9.4  # width of a bold one at 15 px, in a wide font
 _ALIKE: Final = 3.0  # panels share their y axis unless their ranges differ more than this
 _UNIT: Final = Axis(0, 1, [(v / 5, f"{v / 5:g}") for v in range(6)])
 
@@ -75,11 +76,12 @@ def standalone(composed: Composed) -> str:
     """Return the whole figure as one SVG file: title, panels in rows, legend."""
     columns = max(min(3, len(composed.panels)), 1)
     width = columns * (WIDTH + _GAP) + _GAP
+    title = wrapped(composed.figure.title, int((width - 2 * _GAP) / _TITLE_LETTER), 3)
     out = [
-        f'<text class="t" style="font-size:15px" x="{_GAP}" y="24">'
-        f"{markup(shortened(composed.figure.title, int(width / 8)))}</text>"
+        f'<text class="t" style="font-size:15px" x="{_GAP}" y="{24 + 19 * i}">{markup(line)}</text>'
+        for i, line in enumerate(title)
     ]
-    y = 36
+    y = 17 + 19 * len(title)
     for first in range(0, len(composed.panels), columns):
         row = composed.panels[first : first + columns]
         for i, panel in enumerate(row):
@@ -87,8 +89,10 @@ def standalone(composed: Composed) -> str:
             out.append(panel.svg.replace("<svg ", f'{place}height="{panel.height}" ', 1))
         y += max(panel.height for panel in row) + _GAP
     at = _GAP
-    y += 8
-    for entry in composed.legend:
+    # One name is said by the axis already.
+    legend = composed.legend if len(composed.legend) > 1 else []
+    y += 8 if legend else -10
+    for entry in legend:
         name = shortened(entry.name, 60)
         length = 44 + round(7 * len(name))
         if at > _GAP and at + length > width:

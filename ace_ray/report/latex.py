@@ -1,4 +1,4 @@
-r"""Tables as LaTeX: a fragment for `\input`, which needs booktabs and nothing else."""
+r"""Tables as LaTeX: a fragment for `\input`, which needs booktabs and graphicx."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from ace_ray.report.text import notes_of, rank_of
 # textcomp is part of LaTeX since 2020; T1 has the straight quote.
 PREAMBLE: Final = r"""\usepackage[T1]{fontenc}
 \usepackage{textcomp}
-\usepackage{booktabs}"""
+\usepackage{booktabs}
+\usepackage{graphicx}"""
+# A table that is wider than the text is made smaller; others keep their size.
+_FITTED: Final = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 _MARKS: Final = {"better": r"$^{\bigtriangleup}$", "worse": r"$^{\bigtriangledown}$"}
 _SIGNS: Final = {"▲": r"$\bigtriangleup$", "▼": r"$\bigtriangledown$"}
 
@@ -35,13 +38,14 @@ def latex(table: Table) -> str:
             r"\centering",
             rf"\caption{{{latex_text(table.title)}}}",
             rf"\label{{tab:{label}}}",
+            _FITTED,
             rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}",
             r"\toprule",
             head,
             r"\midrule",
             *body,
             r"\bottomrule",
-            r"\end{tabular}",
+            r"\end{tabular}}",
             *notes,
             r"\end{table}",
             "",

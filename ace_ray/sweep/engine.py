@@ -14,10 +14,11 @@ from threadpoolctl import threadpool_limits
 
 from ace_ray.calibration import ACE, Estimation, make_calibrator
 from ace_ray.errors import AceRayError, ConfigError
+from ace_ray.sweep.ensemble import measure_ensemble
 from ace_ray.sweep.evaluate import Job, evaluate
-from ace_ray.sweep.fits import Domains, FitSpec, Fitted, fit, fits_of, needed_fits
+from ace_ray.sweep.fits import Domains, FitSpec, Fitted, each_domain, fit, fits_of, needed_fits
 from ace_ray.sweep.splits import pooled
-from ace_ray.sweep.trial import EvaluationSplit, TrialResult, TrialSpec
+from ace_ray.sweep.trial import EVERY_DOMAIN, EvaluationSplit, TrialResult, TrialSpec
 from ace_ray.sweep.view import View
 
 DEFAULT_MEMORY: Final = 1 << 30
@@ -31,7 +32,7 @@ def sweep(
     """Run trials (key -> spec) of one model; return a result each, or why there is none."""
     calibration = [split for split in splits if split.role == "calibration"]
     domains = pooled(need_calibration(calibration, next(iter(specs.values())).model))
-    needed = needed_fits(specs.values())
+    needed = needed_fits(specs.values(), domains.rows)
     fits = dict(zip(needed, fit_many(needed, domains), strict=True))
     pieces = [measure_split(specs, split, fits, domains, memory) for split in splits]
     return {key: assemble(spec, [p[key] for p in pieces]) for key, spec in specs.items()}
@@ -63,7 +64,7 @@ def measure_split(
         specs: Trials by key.
         split: The split.
         fits: Every fit that the trials need.
-        domains: The calibration set; only trials by estimation need it here.
+        domains: The calibration set, where a trial needs it here (`TrialSpec.needs_calibration`).
         memory: Bytes that the process may use; None: no bound.
     """
     with threadpool_limits(1):
@@ -74,13 +75,27 @@ def measure_split(
         notes: dict[str, list[str]] = {}
         for key, spec in specs.items():
             try:
-                jobs[key], notes[key] = _job(spec, view, fits, domains)
+                if spec.domain == EVERY_DOMAIN:
+                    pieces[key] = _ensembled(spec, view, fits, domains)
+                else:
+                    jobs[key], notes[key] = _job(spec, view, fits, domains)
             except AceRayError as error:
                 pieces[key] = {"error": str(error)}
         measured = evaluate(view, list(jobs.values()), share)
         for key, (row, diagram) in zip(jobs, measured, strict=True):
             pieces[key] = {"row": row, "diagram": diagram, "warnings": notes[key]}
     return pieces
+
+
+def _ensembled(
+    spec: TrialSpec, view: View, fits: Mapping[FitSpec, Fitted], domains: Domains | None
+) -> Piece:
+    """Measure one ACE per calibration split, ensembled."""
+    assert domains is not None
+    found = [_job(member, view, fits, domains) for member in each_domain(spec, domains.rows)]
+    row, diagram = measure_ensemble(spec, view, [job for job, _ in found])
+    notes = {message for _, messages in found for message in messages}
+    return {"row": row, "diagram": diagram, "warnings": sorted(notes)}
 
 
 def _job(

@@ -169,7 +169,7 @@ def _vector(view: View, jobs: list[Job]) -> list[Output]:
 def _blocks(view: View, jobs: list[Job]) -> list[Output]:
     n = len(view.z)
     outputs = [Output(np.empty(n), np.empty(n, bool), np.empty(n)) for _ in jobs]
-    mixtures = [None if job.weight is None else _mixture(view, job) for job in jobs]
+    mixtures = [None if job.weight is None else mixture(view, job) for job in jobs]
     for rows in row_blocks(*view.z.shape):
         block = block_of(view.z, rows, np.float64)
         for job, ace, output in zip(jobs, mixtures, outputs, strict=True):
@@ -195,7 +195,8 @@ def _single(view: View, job: Job, block: FloatArray) -> tuple[FloatArray, FloatA
     return f._proba(kept), f._confidence(kept)
 
 
-def _mixture(view: View, job: Job) -> ACE:
+def mixture(view: View, job: Job) -> ACE:
+    """Return the ACE of a job that has both calibrators, on the split's classes."""
     assert job.easy is not None
     assert job.hard is not None
     ace = ACE(job.easy, space=job.spec.space, classes=view.classes)

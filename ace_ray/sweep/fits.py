@@ -7,7 +7,8 @@ records are the same in whatever order, groups or processes the fits were made.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
@@ -27,7 +28,7 @@ from ace_ray.calibration.softmax import top1_confidence
 from ace_ray.calibration.temperature import bound_message
 from ace_ray.errors import AceRayError, ConfigError
 from ace_ray.sweep.draws import hard_part, same_size_part, sized_part
-from ace_ray.sweep.trial import TrialSpec
+from ace_ray.sweep.trial import EVERY_DOMAIN, TrialSpec
 
 # Tables of more elements than this are worth a lattice of temperatures; below, every temperature
 # is fitted and applied by itself, to the last digit as a trial alone would.
@@ -132,9 +133,17 @@ def fits_of(spec: TrialSpec) -> tuple[FitSpec | None, FitSpec | None]:
     )
 
 
-def needed_fits(specs: Iterable[TrialSpec]) -> list[FitSpec]:
-    """Return every fit of these trials once."""
-    found = (fit for spec in specs for fit in fits_of(spec) if fit is not None)
+def each_domain(spec: TrialSpec, domains: Iterable[str]) -> list[TrialSpec]:
+    """Return a trial's members: one per domain where it takes every domain, otherwise itself."""
+    if spec.domain != EVERY_DOMAIN:
+        return [spec]
+    return [replace(spec, domain=domain) for domain in domains]
+
+
+def needed_fits(specs: Iterable[TrialSpec], domains: Collection[str] = ()) -> list[FitSpec]:
+    """Return every fit of these trials once, given the names of the calibration splits."""
+    members = (member for spec in specs for member in each_domain(spec, domains))
+    found = (fit for member in members for fit in fits_of(member) if fit is not None)
     return list(dict.fromkeys(found))
 
 

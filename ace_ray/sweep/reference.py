@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -23,24 +25,32 @@ from ace_ray.calibration.softmax import mean_confidence, true_class
 from ace_ray.errors import ConfigError, DataError
 from ace_ray.sweep.draws import hard_part, same_size_part, sized_part
 from ace_ray.sweep.measure import Measured, Output, as_row, figures
-from ace_ray.sweep.trial import EvaluationSplit, TrialResult, TrialSpec
+from ace_ray.sweep.trial import EVERY_DOMAIN, EvaluationSplit, TrialResult, TrialSpec
+
+_DATA: Final = ("logits", "label")
 
 
 def fit_trial(spec: TrialSpec, splits: list[EvaluationSplit]) -> TrialResult:
-    """Fit on the calibration split (several source domains are pooled), measure on every split."""
+    """Fit on the calibration split, measure on every split.
+
+    Several source domains are pooled, or one ACE is fitted on each and their outputs are averaged.
+    """
     calibration = [s for s in splits if s.role == "calibration"]
-    if spec.domain is not None:
+    if spec.domain not in (None, EVERY_DOMAIN):
         calibration = [s for s in calibration if s.split == spec.domain]
     if not calibration:
         what = "a calibration split" if spec.domain is None else f"domain {spec.domain!r}"
         raise ConfigError(f"{spec.model}: need {what}, got none")
-    logits = np.concatenate([s.logits for s in calibration])
-    label = np.concatenate([s.label for s in calibration])
+    # All pooled, or each by itself.
+    sets = [[s] for s in calibration] if spec.domain == EVERY_DOMAIN else [calibration]
     # One thread: how a sum is shared among threads changes its last digits.
     with warnings.catch_warnings(record=True) as caught, threadpool_limits(1):
         warnings.simplefilter("always")
-        fitted = _fitted(spec, logits, label)
-        measured = [_measured(spec, fitted, split) for split in splits]
+        members = [
+            _fitted(spec, *(np.concatenate([getattr(s, name) for s in some]) for name in _DATA))
+            for some in sets
+        ]
+        measured = [_measured(spec, members, split) for split in splits]
     return TrialResult(
         [row for row, _ in measured],
         [diagram for _, diagram in measured],
@@ -112,13 +122,41 @@ def positions(split: EvaluationSplit) -> IntArray:
     return label
 
 
+class _Said(NamedTuple):
+    """What a calibrator says of a split."""
+
+    proba: FloatArray
+    confidence: FloatArray
+    by_confidence: bool  # the confidence is stated apart from the probabilities
+    own: FloatArray | None  # the network's logits, where its own prediction counts
+    alpha: float | None
+    alpha_raw: float | None
+
+
 def _measured(
-    spec: TrialSpec, whole: Calibrator | ACE | Estimation, split: EvaluationSplit
+    spec: TrialSpec, members: Sequence[Calibrator | ACE | Estimation], split: EvaluationSplit
 ) -> Measured:
+    """Measure a calibrator, or the mean of what several say."""
+    said = [_said(spec, whole, split) for whole in members]
+    proba, confidence, by_confidence, own, alpha, alpha_raw = said[0]
+    if len(said) > 1:
+        proba = np.mean([s.proba for s in said], axis=0)
+        confidence = np.mean([s.confidence for s in said], axis=0)
+        if not by_confidence:
+            confidence = proba.max(axis=1)
+        alpha, alpha_raw = (float(np.mean([s[i] for s in said])) for i in (4, 5))
+    label = positions(split)
+    # A calibrator of the confidence alone states it for the network's own prediction.
+    correct = (proba if own is None else own).argmax(axis=1) == label
+    output = Output(confidence, correct, true_class(proba, label))
+    return as_row(spec, split, figures(output, spec), alpha, alpha_raw)
+
+
+def _said(spec: TrialSpec, whole: Calibrator | ACE | Estimation, split: EvaluationSplit) -> _Said:
     if isinstance(whole, Estimation):
         whole = whole.calibrator_for(split.logits)
     alpha = alpha_raw = None
-    fitted, logits, own_logits, label = _restricted(whole, split)
+    fitted, logits, own_logits, _ = _restricted(whole, split)
     if isinstance(fitted, ACE):
         alpha_raw = fitted.alpha_raw(logits)
         alpha = fitted.clipped(alpha_raw) if spec.fixed_alpha is None else spec.fixed_alpha
@@ -135,8 +173,6 @@ def _measured(
         proba = fitted.predict_proba(logits)
         confidence = fitted.predict_confidence(logits)
     family = fitted.easy_ if isinstance(fitted, ACE) else fitted
-    # A calibrator of the confidence alone states it for the network's own prediction.
-    own = isinstance(family, ConfidenceCalibrator)
-    correct = (own_logits if own else proba).argmax(axis=1) == label
-    output = Output(confidence, correct, true_class(proba, label))
-    return as_row(spec, split, figures(output, spec), alpha, alpha_raw)
+    own = own_logits if isinstance(family, ConfidenceCalibrator) else None
+    by_confidence = isinstance(fitted, ACE) and fitted._by_confidence()
+    return _Said(proba, confidence, by_confidence, own, alpha, alpha_raw)

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from ace_ray.arrays import FloatArray, IntArray
 from ace_ray.errors import IntegrityError, UsageError
-from ace_ray.logits.table import check_sizes, decode_part, read_marker
+from ace_ray.logits.table import check_sizes, read_marker, stream_part
 from ace_ray.store import Store
+from ace_ray.sweep.budget import SAMPLE, TableSize
 from ace_ray.sweep.fits import Domains
 from ace_ray.sweep.trial import EvaluationSplit
 
@@ -56,9 +57,17 @@ def committed_marker(store: Store, source: SplitSource) -> dict[str, Any]:
     return marker
 
 
+def table_size(store: Store, source: SplitSource) -> TableSize:
+    """Return how large a committed split is."""
+    marker = committed_marker(store, source)
+    part = max((part.bytes for part in marker["parts"]), default=0)
+    calibration = source.role == "calibration"
+    return TableSize(marker["rows"], len(marker["classes"]), part, calibration)
+
+
 @contextmanager
 def opened(store: Store, source: SplitSource, memory: int | None) -> Iterator[EvaluationSplit]:
-    """Read a split; a table of more than half of `memory` waits in a file that has no name.
+    """Read a split; a table that wants more than half of `memory` waits in a file without a name.
 
     Such a file's pages are the system's to keep or to drop; the numbers are the same.
     """
@@ -69,15 +78,15 @@ def opened(store: Store, source: SplitSource, memory: int | None) -> Iterator[Ev
     logits: FloatArray | None = None
     with ExitStack() as stack:
         for part in marker["parts"]:
-            table = decode_part(store, f"{source.folder}/{part.name}", ["label", "logits"])
-            block = table["logits"].combine_chunks().to_numpy_ndarray()
-            if logits is None:
-                logits = _room(stack, (rows, block.shape[1]), memory)
-            end = filled + len(block)
-            if end <= rows:
-                logits[filled:end], label[filled:end] = block, table["label"].to_numpy()
-            filled = end
-            del table, block
+            path = f"{source.folder}/{part.name}"
+            for batch in stream_part(store, path, ["label", "logits"]):
+                block = batch["logits"].to_numpy_ndarray()
+                if logits is None:
+                    logits = _room(stack, (rows, block.shape[1]), memory)
+                end = filled + len(block)
+                if end <= rows:
+                    logits[filled:end], label[filled:end] = block, batch["label"].to_numpy()
+                filled = end
             # Arrow keeps what it freed for later; a budget wants it back.
             pa.default_memory_pool().release_unused()
         if filled != rows or logits is None:
@@ -89,7 +98,7 @@ def opened(store: Store, source: SplitSource, memory: int | None) -> Iterator[Ev
 
 
 def _room(stack: ExitStack, shape: tuple[int, int], memory: int | None) -> FloatArray:
-    if memory is None or 4 * shape[0] * shape[1] <= memory // 2:
+    if memory is None or shape[0] * (4 * shape[1] + SAMPLE) <= memory // 2:
         return np.empty(shape, np.float32)
     scratch: Any = tempfile.TemporaryFile
     file = stack.enter_context(scratch(prefix="ace-ray-sweep-"))

@@ -10,6 +10,9 @@ from ace_ray.calibration.base import Space
 from ace_ray.identity import CALIBRATION_CODE, RECORD_SCHEMA, content_key
 
 Method: TypeAlias = Literal["uncalibrated", "alone", "ace", "hard", "estimation"]
+# As the domain of a trial: one ACE per calibration split, ensembled. No split has this name:
+# several of them are called <domain>/calibration.
+EVERY_DOMAIN: Final = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +37,13 @@ class TrialSpec:
     size: int | None = None  # f_o is fitted on so many random samples of the calibration set
     hard_size: int | None = None  # f_h is fitted on so many random samples of the hard set
     same_size: bool = False  # f_o is fitted on as many samples as the hard set has
-    domain: str | None = None  # calibrate on this split alone, where there are several
+    domain: str | None = None  # calibrate on this split alone, or `EVERY_DOMAIN`
     bootstrap: int | None = None  # resamples whose ECE the record keeps beside the measurements
+
+    @property
+    def needs_calibration(self) -> bool:
+        """Whether the trial needs the calibration set while it is measured."""
+        return self.method == "estimation" or self.domain == EVERY_DOMAIN
 
     def as_plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""

@@ -7,14 +7,10 @@ from typing import Final
 
 from ace_ray.aggregate.arrange import Group, Results, Series
 from ace_ray.aggregate.cells import Row, body, holm_note, plain_rows, spread_note
-from ace_ray.aggregate.study import NO_SHIFT, Study, variants
+from ace_ray.aggregate.study import NO_SHIFT, Sources, Study, variants
 from ace_ray.aggregate.table import Table
 from ace_ray.config import Config
-from ace_ray.sweep.trial import TrialSpec
-
-# As `domain` of a trial: one ACE per calibration split, ensembled. Nothing runs such trials yet, so
-# none is asked for, and the table marks the row missing.
-EVERY_DOMAIN: Final = "*"
+from ace_ray.sweep.trial import EVERY_DOMAIN, TrialSpec
 
 
 def _first(results: Results, method: str) -> list[Row]:
@@ -92,16 +88,14 @@ def combination(results: Results) -> Table:
     return _table(results, "combination", title, rows, results.shifted, notes)
 
 
-def _domains_trials(config: Config) -> list[TrialSpec]:
-    sources = [
-        f"{name}/calibration"
-        for benchmark in config.benchmark_configs()
-        if benchmark.type == "domains"
-        for name in benchmark.options.calibration
+def _domains_trials(config: Config, sources: Sources) -> list[TrialSpec]:
+    wanted = {model: [*names, EVERY_DOMAIN] for model, names in sources.items() if len(names) > 1}
+    return [
+        spec
+        for domain in dict.fromkeys(name for names in wanted.values() for name in names)
+        for spec in variants(config, method="ace", domain=domain)
+        if domain in wanted.get(spec.model, ())
     ]
-    if len(sources) < 2:
-        return []
-    return [spec for domain in sources for spec in variants(config, method="ace", domain=domain)]
 
 
 def domains(results: Results) -> Table:
@@ -114,10 +108,9 @@ def domains(results: Results) -> Table:
         for domain in [*sources, EVERY_DOMAIN] if sources else []:
             how = "one per domain, ensembled" if domain == EVERY_DOMAIN else f"{domain} alone"
             series: Series = row.series._replace(domain=domain)
-            rows.append(Row(f"{row.name}, {how}", series, row.base))
+            if series in results.asked:
+                rows.append(Row(f"{row.name}, {how}", series, row.base))
     notes = ["no results of Gong et al. (2021)"]
-    if sources and not any(s.domain == EVERY_DOMAIN for s in results.measured):
-        notes.append("no results of the ensemble of one ACE per domain")
     if not sources:
         notes.append(
             "this run has one source domain: use the benchmark `domains` with two or more in "
@@ -131,5 +124,5 @@ TABLES: Final[Mapping[str, Study]] = {
     "estimation": Study(estimation, _estimation_trials),
     "same_size": Study(same_size, _same_size_trials),
     "combination": Study(combination, _combination_trials),
-    "domains": Study(domains, _domains_trials),
+    "domains": Study(domains, domains=_domains_trials),
 }

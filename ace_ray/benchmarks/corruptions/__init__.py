@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # Part of every content key: raise it whenever a corrupted pixel changes.
-ENGINE: Final = "corruptions-2"
+ENGINE: Final = "corruptions-3"
 SEVERITIES: Final = (1, 2, 3, 4, 5)
 CORRUPTIONS: Final[dict[str, Corruption]] = {
     "brightness": digital.brightness,
@@ -116,8 +116,10 @@ def corrupt(
     for start in range(0, n, block):
         part = slice(start, start + block)
         levels = function(images[part], c, Draws(seeds[part]))
-        if levels.dtype != np.uint8:
-            np.clip(levels, 0, 255, out=levels)
+        if levels.dtype == np.uint8:
+            out[part] = levels
+            continue
+        np.clip(levels, 0, 255, out=levels)
         # Truncation, not rounding: the published sets were made with a plain cast to uint8.
         # Channel by channel, because levels may be planes seen as images.
         for channel in range(3):

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import ndimage
 
-from ace_ray.arrays import FloatArray, ImageArray, IntArray
+from ace_ray.arrays import FloatArray, ImageArray
 from ace_ray.benchmarks.corruptions.draws import Draws
 from ace_ray.benchmarks.corruptions.planes import (
     Pair,
@@ -52,51 +52,12 @@ def defocus_blur(images: ImageArray, c: tuple[float, ...], draws: Draws) -> Floa
     return to_images(apply(_disk_pairs(h, w, c[0], c[1]), to_planes(images)))
 
 
-def _scattered(shape: tuple[int, ...], reach: int, passes: int, draws: Draws) -> IntArray:
-    """Return which pixel (N, H, W) ends up at every place when each copies a random neighbour.
+def glass_blur(images: ImageArray, c: tuple[float, ...], draws: Draws) -> ImageArray:
+    """Blur, scatter pixels among their neighbours, blur."""
+    # The compiler takes a while to load, and no other corruption needs it.
+    from ace_ray.benchmarks.corruptions.glass import blur_and_scatter
 
-    The copies happen one after the other, from the last place to the first, and a later copy sees
-    what an earlier one wrote. So a place takes its neighbour's old pixel, unless the neighbour
-    comes later in the image and was written already: then it takes what that one took, and so on.
-    These chains are short and are followed for all places at once.
-    """
-    n, h, w = shape
-    here = np.arange(n * h * w).reshape(shape)
-    source = here.ravel()
-    inner = np.s_[:, reach + 1 : h - reach + 1, reach + 1 : w - reach + 1]
-    steps = np.arange(-reach, reach)
-    moves = (steps[:, None] * w + steps).ravel()
-    for _ in range(passes):
-        bits = draws.bits(np.uint16, *here[inner].shape[1:])
-        neighbour = here.copy()
-        neighbour[inner] += moves.take(bits.astype(np.uint32) * np.uint32(len(moves)) >> 16)
-        neighbour = neighbour.ravel()
-        taken = neighbour.copy()
-        place = np.flatnonzero(neighbour > here.ravel())
-        at = neighbour[place]
-        while place.size:
-            onward = neighbour.take(at)
-            taken[place] = onward
-            follow = onward > at
-            place, at = place[follow], onward[follow]
-        source = source.take(taken)
-    return source
-
-
-def glass_blur(images: ImageArray, c: tuple[float, ...], draws: Draws) -> FloatArray:
-    """Blur, scatter pixels among their neighbours, blur.
-
-    The published sets were made by code that means to swap two pixels but, through views,
-    copies the neighbour; so do we.
-    """
-    n, h, w, _ = images.shape
-    planes = smooth(to_planes(images), c[0]).astype(np.int32)
-    packed = planes[:, 0] | planes[:, 1] << 8 | planes[:, 2] << 16
-    packed = packed.ravel().take(_scattered((n, h, w), int(c[1]), int(c[2]), draws))
-    packed = packed.reshape(n, h, w)
-    for channel in range(3):
-        planes[:, channel] = packed >> 8 * channel & 255
-    return to_images(smooth(planes.astype(np.float32), c[0]))
+    return blur_and_scatter(images, c[0], int(c[1]), int(c[2]), draws)
 
 
 def smear(layers: FloatArray, radius: float, sigma: float, angles: FloatArray) -> FloatArray:

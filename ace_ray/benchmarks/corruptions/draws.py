@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from ace_ray.arrays import FloatArray
 
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
-_MIXERS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+MIXERS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _MASK: Final = 2**64 - 1
 
 
 def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Hash 64-bit words in place."""
-    for shift, factor in _MIXERS:
+    for shift, factor in MIXERS:
         z ^= z >> np.uint64(shift)
         z *= np.uint64(factor)
     z ^= z >> np.uint64(31)
@@ -31,25 +31,29 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class Draws:
-    """The random numbers of a batch; successive calls give successive numbers."""
+    """The random numbers of a batch; successive calls give successive numbers.
+
+    Attributes:
+        keys: (N,) hashed seeds; the i-th word of a sample is the hash of its key + i GOLDEN.
+    """
 
     def __init__(self, seeds: Sequence[int]) -> None:
-        self._keys = _mix(np.array([seed & _MASK for seed in seeds], np.uint64) + _GOLDEN)
+        self.keys = _mix(np.array([seed & _MASK for seed in seeds], np.uint64) + GOLDEN)
         self._used = 0
 
     @property
     def samples(self) -> int:
         """The number of samples, N."""
-        return len(self._keys)
+        return len(self.keys)
 
     def bits(self, dtype: type[np.unsignedinteger[Any]], *shape: int) -> NDArray[Any]:
         """Return (N, *shape) unsigned integers of random bits."""
         count = prod(shape)
         words = -(-count * np.dtype(dtype).itemsize // 8)
-        steps = np.arange(self._used + 1, self._used + words + 1, dtype=np.uint64) * _GOLDEN
+        steps = np.arange(self._used + 1, self._used + words + 1, dtype=np.uint64) * GOLDEN
         self._used += words
-        drawn = _mix(self._keys[:, None] + steps).view(dtype)
-        return drawn[:, :count].reshape(len(self._keys), *shape)
+        drawn = _mix(self.keys[:, None] + steps).view(dtype)
+        return drawn[:, :count].reshape(len(self.keys), *shape)
 
     def uniform(self, low: float, high: float, *shape: int) -> FloatArray:
         """Return (N, *shape) float32 values in (low, high), in steps of 2^-24 of the width."""

@@ -1,0 +1,1 @@
+"""Scheduled re-benchmarking: what is new, what became worse, and the page of all models."""

@@ -1,0 +1,14 @@
+r"""The trials of a run that have no record yet, as a Ray job; its logits must be committed.
+
+    ray job submit --address http://head:8265 --working-dir . -- \
+        python jobs/sweep.py --config configs/glyphs-small.yaml --store s3://bucket/ace-store
+
+The exit code is the job's, as of `benchmark.py`.
+"""
+
+from __future__ import annotations
+
+from arguments import run_job
+
+if __name__ == "__main__":
+    run_job("sweep", __doc__)

@@ -48,6 +48,7 @@ bench: .venv/bench
 	$(BIN)/python -m bench.corruptions
 	$(BIN)/python -m bench.extraction
 	$(BIN)/python -m bench.sweep
+	$(BIN)/python -m bench.scale
 
 clean:
 	rm -rf .venv .venv-moto build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

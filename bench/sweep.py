@@ -2,9 +2,10 @@
 
     python -m bench.sweep
 
-Straight-line: fit and evaluate a cell by itself (`reference.fit_trial`), measured on a sample of
-cells of each calibrator and scaled to all of them. The sweep: the same trials through the store,
-Ray and Tune. Both on this machine, one after the other; claims are ratios within this run.
+Straight-line: fit and evaluate a cell by itself with plain numpy and scipy (`straight_line.py`, in
+one process that may use every core), measured on a sample of cells of each calibrator and scaled to
+all of them. The sweep: the same trials through the store, Ray and Tune. Both on this machine, one
+after the other; claims are ratios within this run, and the ECE of the sampled cells is compared.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,11 +22,13 @@ from ace_ray.logits.imported import checked, import_split
 from ace_ray.progress import Progress
 from ace_ray.session import ray_session
 from ace_ray.store import Store
-from ace_ray.sweep.reference import fit_trial
+from ace_ray.sweep.draws import hard_part
+from ace_ray.sweep.records import read_record
 from ace_ray.sweep.splits import SplitSource, opened
 from ace_ray.sweep.trial import TrialSpec
 from ace_ray.sweep.tuner import run_trials
 from bench.calibration import realistic_logits
+from bench.straight_line import Cell, cell
 
 CALIBRATORS = ("temperature", "vector", "spline")
 
@@ -54,25 +57,44 @@ def prepared(store: Store, rows: int, classes: int, splits: int) -> list[SplitSo
     return sources
 
 
+class Sampled(NamedTuple):
+    """Cells of one calibrator in straight lines."""
+
+    seconds: float  # a cell
+    cells: dict[str, list[Cell]]  # by key of the trial, one per split
+
+
 def straight_line(
     store: Store, sources: list[SplitSource], specs: list[TrialSpec], sample: int
-) -> dict[str, float]:
-    """Return seconds per cell and calibrator, from a few cells each."""
+) -> dict[str, Sampled]:
+    """Measure a few cells of each calibrator."""
     splits = []
     for source in sources:
         with opened(store, source, None) as split:
-            splits.append(split)
-    seconds = {}
+            splits.append((split.logits.astype(np.float64), split.label))
+    z, y = splits[0]
+    correct = z.argmax(axis=1) == y
+    found = {}
     for name in CALIBRATORS:
         mine = [spec for spec in specs if spec.calibrator == name]
-        chosen = [mine[i] for i in np.linspace(0, len(mine) - 1, sample).astype(int)]
-        start = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for spec in chosen:
-                fit_trial(spec, splits)
-        seconds[name] = (time.perf_counter() - start) / sample
-    return seconds
+        chosen = [mine[int((i + 0.5) * len(mine) / sample)] for i in range(sample)]
+        start, cells = time.perf_counter(), {}
+        for spec in chosen:
+            assert spec.seed is not None
+            hard = hard_part(correct, spec.difficulty, spec.seed, None)
+            cells[spec.key([])] = cell(name, hard, splits[0], splits)
+        found[name] = Sampled((time.perf_counter() - start) / sample, cells)
+        print(f"straight-line {name:12s} {found[name].seconds:8.2f} s a cell", flush=True)
+    return found
+
+
+def farthest(store: Store, sampled: Sampled) -> float:
+    """Return the largest difference of an ECE between the sweep and straight lines."""
+    gaps = []
+    for key, cells in sampled.cells.items():
+        rows = read_record(store, "bench", key)["measurements"]
+        gaps += [abs(row["ece"] - one.ece) for row, one in zip(rows, cells, strict=True)]
+    return max(gaps)
 
 
 def main() -> None:
@@ -83,7 +105,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=8)
     parser.add_argument("--difficulties", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--sample", type=int, default=3, help="cells of each calibrator")
+    parser.add_argument("--sample", type=int, default=1, help="cells of each calibrator")
     given = parser.parse_args()
     specs = [
         TrialSpec(model="m", method="ace", calibrator=name, difficulty=float(d), seed=seed)
@@ -95,16 +117,17 @@ def main() -> None:
         store = Store.open(folder).create()
         sources = prepared(store, given.rows, given.classes, given.splits)
         size = sum(p.stat().st_size for p in Path(folder).rglob("part-*.parquet"))
-        cells = straight_line(store, sources, specs, given.sample)
+        print(f"{len(specs)} trials, {given.splits} splits of {given.rows:,} x {given.classes:,}")
+        sampled = straight_line(store, sources, specs, given.sample)
         each = given.difficulties * given.seeds
-        line = sum(each * seconds for seconds in cells.values())
+        line = sum(each * one.seconds for one in sampled.values())
         todo = {spec.key([]): spec for spec in specs}
         with ray_session():
             done = run_trials(store, "bench", todo, {"m": sources}, Progress("", len(todo), ""))
+        gaps = {name: farthest(store, one) for name, one in sampled.items()}
     shared, tune = done.seconds
-    print(f"{len(specs)} trials, {given.splits} splits of {given.rows:,} x {given.classes:,}")
-    for name, seconds in cells.items():
-        print(f"straight-line {name:12s} {seconds:8.2f} s a cell, {each * seconds:8.0f} s for all")
+    for name, gap in gaps.items():
+        print(f"ECE of {name:12s}       {gap:8.1e} from straight lines, at most")
     print(f"straight-line in all      {line:8.0f} s (sample of {given.sample} cells each)")
     print(f"sweep: shared work        {shared:8.1f} s, {line / shared:6.0f}x")
     print(f"sweep: with Tune          {shared + tune:8.1f} s, {line / (shared + tune):6.0f}x")

@@ -64,6 +64,7 @@ class Failing(ThreadingHTTPServer):
     """Hands requests on; answers every n-th write with an error (n = 1: all; 0: none)."""
 
     daemon_threads = True
+    request_queue_size = 128  # workers write at the same time
 
     def __init__(self, target: str, every: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -88,13 +89,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: Failing
 
     def _hand_on(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length)
+        body = self._body()
         if self.command in {"PUT", "POST"} and self.server.fails():
             self._answer(503, [], b"<Error><Code>ServiceUnavailable</Code></Error>")
             return
         connection = http.client.HTTPConnection(self.server.target, timeout=60)
-        connection.request(self.command, self.path, body, dict(self.headers))
+        mine = {"transfer-encoding", "expect", "content-length"}  # the client sets them itself
+        sent = {k: v for k, v in self.headers.items() if k.lower() not in mine}
+        connection.request(self.command, self.path, body, sent)
         found = connection.getresponse()
         data = found.read()
         skipped = {"content-length", "transfer-encoding", "connection"}
@@ -102,6 +104,18 @@ class _Handler(BaseHTTPRequestHandler):
         length = found.getheader("Content-Length") if self.command == "HEAD" else None
         self._answer(found.status, headers, data, length)
         connection.close()
+
+    def _body(self) -> bytes:
+        """Read the whole body: the SDK sends uploads in chunks."""
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        found = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            found += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass  # trailers
+        return found
 
     def _answer(
         self, status: int, headers: list[tuple[str, str]], data: bytes, length: str | None = None

@@ -123,10 +123,17 @@ def test_a_driver_killed_on_s3_leaves_no_duplicate(
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    reason="seen to fail: 5 writes refused, connections to moto dropped; whether the proxy of the "
-    "test or the store is at fault is not known"
-)
+def test_the_whole_demo_on_s3(endpoint: str, tmp_path: Path) -> None:
+    uri, local = f"s3://{BUCKET}/demo", tmp_path / "store"
+    for store in (uri, local):
+        done = ace_ray("demo", "--store", store)
+        assert done.code == 0, done.stderr
+    mine = outputs(Store.open(uri))
+    assert len(mine) > 100
+    assert mine == outputs(Store.open(str(local)))
+
+
+@pytest.mark.slow
 def test_a_network_that_fails_every_third_write(
     endpoint: str, small_run: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

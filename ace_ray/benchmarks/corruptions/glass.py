@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from ace_ray.arrays import ImageArray
+from ace_ray.arrays import FloatArray, ImageArray
 from ace_ray.benchmarks.corruptions.draws import GOLDEN, MIXERS, Draws
 from ace_ray.benchmarks.corruptions.planes import gaussian_taps
 
@@ -25,6 +25,7 @@ _U: Final = np.uint64
 _ONE, _THREE, _FOUR = _U(1), _U(3), _U(4)
 (_SHIFT_1, _FACTOR_1), (_SHIFT_2, _FACTOR_2) = ((_U(s), _U(f)) for s, f in MIXERS)
 _SHIFT_3: Final = _U(31)
+_HALF, _LOW, _THREE32 = np.uint32(16), np.uint32(0xFFFF), np.uint32(3)
 
 
 def blur_and_scatter(
@@ -40,12 +41,14 @@ def blur_and_scatter(
         draws: Fresh: each pass takes 16 bits a pixel.
     """
     radius = int(4 * sigma + 0.5)
-    steps = np.arange(-reach, reach)
-    moves = (3 * (steps[:, None] * images.shape[2] + steps)).ravel().astype(np.int32)
-    taps = gaussian_taps(sigma, radius).astype(np.float32)
     out = np.empty_like(images)
-    _glass(radius)(images, out, taps, moves, _U(reach), passes, draws.keys)
+    _glass(radius)(images, out, _taps(sigma, radius), _U(reach), passes, draws.keys)
     return out
+
+
+@lru_cache(maxsize=32)
+def _taps(sigma: float, radius: int) -> FloatArray:
+    return gaussian_taps(sigma, radius).astype(np.float32)
 
 
 @lru_cache(maxsize=32)
@@ -53,9 +56,7 @@ def _glass(radius: int) -> Callable[..., None]:
     """Compile for a radius: only with their number known are the taps' loops unrolled."""
     blur, scatter = _blur(radius), _compiled(_scatter)
 
-    def glass(
-        images: Any, out: Any, taps: Any, moves: Any, reach: Any, passes: Any, keys: Any
-    ) -> None:
+    def glass(images: Any, out: Any, taps: Any, reach: Any, passes: Any, keys: Any) -> None:
         h, w = _U(images.shape[1]), _U(images.shape[2])
         tall = np.empty((h + _U(2 * radius)) * w * _THREE, np.float32)
         line = np.empty((w + _U(2 * radius)) * _THREE, np.float32)
@@ -64,7 +65,7 @@ def _glass(radius: int) -> Callable[..., None]:
         step = np.empty(h * w, np.int32)
         for i in range(len(images)):
             blur(images[i].ravel(), levels, taps, tall, line, h, w)
-            scatter(levels, moves, reach, passes, keys[i], words, step, h, w)
+            scatter(levels, reach, passes, keys[i], words, step, h, w)
             blur(levels, out[i].ravel(), taps, tall, line, h, w)
 
     return _compiled(glass)
@@ -111,7 +112,6 @@ def _weigh(radius: int) -> Callable[..., Any]:
 
 def _scatter(
     levels: Any,
-    moves: Any,
     reach: Any,
     passes: Any,
     key: Any,
@@ -128,6 +128,8 @@ def _scatter(
     first, bottom, right = reach + _ONE, min(h - reach + _ONE, h), min(w - reach + _ONE, w)
     count = (bottom - first) * (right - first)
     used, bits = _U(0), words.view(np.uint16)
+    side, w32 = np.uint32(reach + reach), np.uint32(w)
+    corner = np.int32(_THREE * (reach * w + reach))
     for _ in range(passes):
         # SplitMix64, as `Draws.bits`.
         for j in range((count + _THREE) // _FOUR):
@@ -136,8 +138,11 @@ def _scatter(
             z = (z ^ (z >> _SHIFT_1)) * _FACTOR_1
             z = (z ^ (z >> _SHIFT_2)) * _FACTOR_2
             words[j] = z ^ (z >> _SHIFT_3)
+        # A neighbour's row is the whole part of a fraction, its column that of what remains.
         for j in range(count):
-            step[j] = moves[np.uint32(bits[j]) * np.uint32(len(moves)) >> np.uint32(16)]
+            row = np.uint32(bits[j]) * side
+            column = (row & _LOW) * side >> _HALF
+            step[j] = np.int32(_THREE32 * ((row >> _HALF) * w32 + column)) - corner
         j = count
         for row in range(bottom - first):
             at = ((bottom - _ONE - row) * w + right - _ONE) * _THREE

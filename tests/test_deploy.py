@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 
 ROOT = Path(__file__).parent.parent
 KUBERAY = sorted((ROOT / "deploy/kuberay").glob("*.yaml"))
+CRON = re.compile(r"[\d*/,-]+( [\d*/,-]+){4}")
 QUANTITY = re.compile(r"\d+(\.\d+)?(m|Ki|Mi|Gi|Ti)?")
 
 
@@ -71,6 +74,39 @@ def test_the_rayjob_runs_what_there_is() -> None:
     assert group["minReplicas"] == 0 < group["maxReplicas"]
     (worker,) = group["template"]["spec"]["containers"]
     assert worker["resources"]["limits"]["nvidia.com/gpu"] == "1"
+
+
+def test_the_nightly_rayjob_is_the_rayjob_with_the_watchlist() -> None:
+    files = [ROOT / "deploy/kuberay" / name for name in ("raycronjob.yaml", "rayjob.yaml")]
+    cron, job = (yaml.safe_load(path.read_text()) for path in files)
+    assert (cron["apiVersion"], cron["kind"]) == ("ray.io/v1", "RayCronJob")
+    assert set(cron["spec"]) == {"schedule", "jobTemplate"}
+    assert CRON.fullmatch(cron["spec"]["schedule"])
+    nightly, once = cron["spec"]["jobTemplate"], job["spec"]
+    words = shlex.split(nightly["entrypoint"])
+    assert all((ROOT / word).is_file() for word in words[1:3])
+    # Tried again, a regression would be nothing new.
+    assert nightly["backoffLimit"] == 0
+    own = ("entrypoint", "backoffLimit")
+    assert {k: v for k, v in nightly.items() if k not in own} == {
+        k: v for k, v in once.items() if k not in own
+    }
+
+
+def test_the_other_schedules_run_what_there_is() -> None:
+    script = ROOT / "deploy/cron/rebenchmark.sh"
+    assert os.access(script, os.X_OK)
+    assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+    workflow = yaml.safe_load((ROOT / "deploy/github/rebenchmark.yml").read_text())
+    when = workflow[True]["schedule"]  # YAML reads the key `on` so
+    assert CRON.fullmatch(when[0]["cron"])
+    steps = workflow["jobs"]["rebenchmark"]["steps"]
+    assert all({"uses", "run"} & step.keys() for step in steps)
+    cronjob = yaml.safe_load((ROOT / "deploy/kuberay/cronjob.yaml").read_text())
+    assert CRON.fullmatch(cronjob["spec"]["schedule"])
+    for text in (script.read_text(), steps[-1]["run"]):
+        for file in re.findall(r"\b(?:jobs|configs)/[\w./-]+", text):
+            assert (ROOT / file).is_file(), file
 
 
 def test_the_image_copies_what_there_is() -> None:

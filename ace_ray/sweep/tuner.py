@@ -20,7 +20,7 @@ from ray import tune
 from ray.tune.execution import class_cache
 from ray.tune.logger import JsonLoggerCallback
 
-from ace_ray.errors import IntegrityError
+from ace_ray.errors import IntegrityError, StoreError
 from ace_ray.identity import canonical_json
 from ace_ray.progress import Progress
 from ace_ray.session import unwrapped
@@ -265,7 +265,11 @@ class _Trial(tune.Trainable):
         result = assemble(self.spec, self.pieces[self.key])
         if isinstance(result, str):
             return {**outcome, "error": result}
-        write_record(self.store, self.run_id, self.key, self.spec, result)
+        try:
+            write_record(self.store, self.run_id, self.key, self.spec, result)
+        except StoreError as error:
+            # Raised by the driver: here Tune would print its stack and try it on every trial.
+            return {**outcome, "store_error": str(error)}
         for role in ("id", "ood"):
             found = [row["ece"] for row in result.measurements if row["role"] == role]
             if found:
@@ -315,7 +319,11 @@ def _tune(
                 callbacks=[JsonLoggerCallback(), _Watch(progress), *callbacks],
             ),
         )
-        return tuner.fit()
+        results = tuner.fit()
+    for result in results:
+        if found := (result.metrics or {}).get("store_error"):
+            raise StoreError(found)
+    return results
 
 
 def _failures(specs: Mapping[str, TrialSpec], pieces: Mapping[str, list[str]]) -> dict[str, str]:

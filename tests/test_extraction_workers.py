@@ -201,7 +201,8 @@ def workers(of: psutil.Process) -> list[psutil.Process]:
             title = " ".join(process.cmdline())
         except psutil.Error:
             continue
-        if title.startswith("ray::") and "IDLE" not in title:
+        # A node's own agents have such titles too, and the node does not outlive them.
+        if title.startswith("ray::") and "IDLE" not in title and "Agent" not in title:
             found.append(process)
     return found
 

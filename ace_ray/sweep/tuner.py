@@ -7,6 +7,7 @@ Tasks read each logit table once, fit what the trials share and measure all of t
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 import time
 from collections import deque
@@ -304,6 +305,8 @@ def _tune(
     grid = [{"key": key, "spec": spec.as_plain()} for key, spec in specs.items()]
     trainable = tune.with_parameters(_Trial, pieces=[pieces], store_uri=store.uri, run_id=run_id)
     class_cache.ENV_VARS_TO_PROPAGATE.difference_update(_SECRETS)
+    # A lost worker's trial is run again: its stack is no news, and what stays lost is said by us.
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     # Tune's own state is not needed after the sweep: the records are the result.
     with tempfile.TemporaryDirectory(prefix="ace-ray-tune-") as scratch:
         tuner = tune.Tuner(

@@ -140,9 +140,9 @@ def _scatter(
             words[j] = z ^ (z >> _SHIFT_3)
         # A neighbour's row is the whole part of a fraction, its column that of what remains.
         for j in range(count):
-            row = np.uint32(bits[j]) * side
-            column = (row & _LOW) * side >> _HALF
-            step[j] = np.int32(_THREE32 * ((row >> _HALF) * w32 + column)) - corner
+            scaled = np.uint32(bits[j]) * side
+            column = (scaled & _LOW) * side >> _HALF
+            step[j] = np.int32(_THREE32 * ((scaled >> _HALF) * w32 + column)) - corner
         j = count
         for row in range(bottom - first):
             at = ((bottom - _ONE - row) * w + right - _ONE) * _THREE

@@ -292,7 +292,7 @@ def validate(run_id: str | None, store: str | None, data_root: str | None, as_js
 @_json
 @reports_errors
 def compare(run_a: str, run_b: str, store: str | None, as_json: bool) -> None:
-    r"""Say what changed from RUN_A to RUN_B, and whether it is significant; write nothing.
+    """Say what changed from RUN_A to RUN_B, and whether it is significant; write nothing.
 
     \b
     Example:

@@ -394,7 +394,8 @@ def _explain(error: ValidationError, cls: type[Any]) -> str:
     known_values = first.get("ctx", {}).get("expected")
     if first["type"] == "literal_error" and isinstance(first["input"], str) and known_values:
         names = [n.strip(" '") for n in known_values.replace(" or ", ",").split(",")]
-        return f"{path[0]}: unknown {first['input']!r}; {nearest(first['input'], names)}"
+        place = ".".join(part for part in path if not part.isdigit())
+        return f"{place}: unknown {first['input']!r}; {nearest(first['input'], names)}"
     return f"{'.'.join(path)}: {_expected(first)}, got {_shown(first['input'])}"
 
 

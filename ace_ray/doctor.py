@@ -16,6 +16,7 @@ from ace_ray.errors import AceRayError
 from ace_ray.models.config import ModelConfig
 from ace_ray.models.registry import resolve
 from ace_ray.store import Store
+from ace_ray.sweep.callbacks import check_callbacks
 
 _PACKAGES: Final = ("ray", "torch", "timm", "numpy", "scipy", "pyarrow")
 _SHARED_MEMORY: Final = Path("/dev/shm")
@@ -48,6 +49,7 @@ def examine(config: Config, *, named: bool) -> list[Finding]:
         *(_package(name) for name in _PACKAGES),
         _shared_memory(),
         _accelerator(),
+        *(_tracker(name) for name in config.sweep.callbacks),
         *(_model(model) for model in config.model_configs()),
         *(_asked(located, name) for name in asked),
         *(_on_offer(located, benchmark) for benchmark in others),
@@ -87,6 +89,14 @@ def _accelerator() -> Finding:
     if not torch.cuda.is_available():
         return Finding("gpu", f"none; CPU with {os.cpu_count()} cores", True)
     return Finding("gpu", f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}", True)
+
+
+def _tracker(name: str) -> Finding:
+    try:
+        check_callbacks([name])
+    except AceRayError as error:
+        return Finding(name, "missing", False, str(error))
+    return Finding(name, "installed", True)
 
 
 def _model(model: ModelConfig) -> Finding:

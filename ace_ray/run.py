@@ -148,9 +148,11 @@ def _sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]:
     say(f"sweep: {len(todo)} trials to run, {len(plan.specs) - len(todo)} recorded")
     need_ray()
     from ace_ray.counters import count
+    from ace_ray.feasible import need_node
     from ace_ray.sweep.callbacks import made_callbacks
     from ace_ray.sweep.tuner import run_trials
 
+    need_node({"CPU": ("cpus_per_trial", plan.config.resources.cpus_per_trial)})
     cached = len(plan.specs) - len(todo)
     count("cache_hits", cached, run_id=plan.run_id, kind="trial")
     progress = Progress("sweep", len(todo), "trials", cached=cached)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from ace_ray.config import Config
 from ace_ray.errors import AceRayError, UsageError
@@ -89,6 +90,8 @@ def chosen_env(names: Sequence[str], environment: dict[str, str]) -> list[tuple[
 
 def inside(file: str, folder: Path) -> str:
     """Return a file's path within the folder that is uploaded."""
+    if not folder.is_dir():
+        raise UsageError(f"--working-dir {folder}: no such folder")
     path = Path(file).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise UsageError(
@@ -123,6 +126,13 @@ class Cluster:
     def __init__(self, address: str) -> None:
         from ray.job_submission import JobSubmissionClient
 
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or "@" in parts.netloc:
+            shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+            raise UsageError(
+                f"--address {shown}: expected the dashboard's, as in http://head:8265, without a "
+                "user or password"
+            )
         # Its remarks on the connection are no news to the user.
         logging.getLogger("ray.dashboard").setLevel(logging.ERROR)
         self.address = address

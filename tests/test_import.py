@@ -186,6 +186,10 @@ def test_imports_that_do_not_go_together(tmp_path: Path) -> None:
     shutil.rmtree(next(store.glob("logits/*/*/split=b")))
     error = invoke("plan", config, "--store", store).error
     assert "shop:a has 7 classes, shop:t has 5" in error
+    shutil.rmtree(next(store.glob("logits/*/*/split=t")))
+    assert "mine: nothing to test on, its only split is shop:a" in (
+        invoke("plan", config, "--store", store).error
+    )
     # Images under a name that imported logits have: which are meant?
     config.write_text("models: [mine]\nbenchmarks: [{name: shop, type: folder, path: /data}]")
     error = invoke("plan", config, "--store", store).error

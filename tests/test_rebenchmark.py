@@ -196,11 +196,26 @@ def test_mistakes_in_a_watchlist_are_one_line(tmp_path: Path) -> None:
         ("models: [resnet18]\nregression: {ecee: 0.1}", "did you mean 'ece'"),
         ("models: [resnet18]\nregression: {ece: 2}", "an ECE of 1 % is 0.01"),
         ("models: [./nowhere/]", "no such folder"),
+        ("models: []", "got an empty list"),
     ):
         file.write_text(text)
         done = ace_ray("rebenchmark", file, "--store", tmp_path / "store")
         assert done.code == 2
         assert hint in done.error
+
+
+def test_an_empty_folder_and_an_empty_history_are_said(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "watch.yaml").write_text(f"models: [{tmp_path / 'models'}/]")
+    done = again(tmp_path)
+    assert done.code == 0
+    assert f"{tmp_path / 'models'}/ holds no checkpoint" in done.stderr
+    shown = ace_ray("leaderboard", "--store", tmp_path / "store")
+    assert "no model has been benchmarked yet" in shown.stdout
+    (tmp_path / "store/history.parquet").write_bytes(b"PAR1 not")
+    broken = ace_ray("leaderboard", "--store", tmp_path / "store")
+    assert broken.code == 2
+    assert "history.parquet is damaged" in broken.error
 
 
 def test_the_example_is_valid() -> None:

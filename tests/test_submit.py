@@ -185,6 +185,14 @@ def test_no_head(folder: Path) -> None:
     assert "no job server there" in done.error
 
 
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "http://user:hunter2@127.0.0.1:9"])
+def test_an_address_that_is_no_dashboard(folder: Path, address: str) -> None:
+    done = submit(Head(address, folder, ""), folder, folder / "store")
+    assert done.code == 2
+    assert "expected the dashboard's" in done.error
+    assert "hunter2" not in done.error
+
+
 def test_the_config_must_be_uploaded(head: Head, folder: Path, tmp_path: Path) -> None:
     done = ace_ray("submit", SMALL, "--address", head.address, "--working-dir", folder)
     assert done.code == 2

@@ -90,7 +90,8 @@ class VectorScaling(LogitCalibrator):
             self.bias_ = self.bias_ - self.bias_.mean()
         if not converged:
             warnings.warn(
-                f"vector scaling did not converge in {iterations} iterations: {result.message}",
+                f"vector scaling did not converge: after {iterations} iterations the largest slope "
+                f"is {steepest:.1e}, the tolerance {tolerance:.0e}",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from ace_ray.config import ExtractionConfig, ResourcesConfig
 from ace_ray.counters import count
+from ace_ray.feasible import need_node
 from ace_ray.identity import sample_seed
 from ace_ray.logits.commit import TooManyBad, commit
 from ace_ray.logits.shards import Shard, load_shard, make_part, reader_name, shards_of
@@ -182,6 +183,15 @@ def _receipts(
     gpus = (1.0 if cluster.get("GPU") else 0.0) if asked is None else asked
     most = cluster.get("GPU", 1) / gpus if gpus else cluster.get("CPU", 1)
     predictors = resources.predictors or max(1, int(most))
+    memory = resources.memory_per_predictor or 0
+    need_node({"CPU": ("cpus_per_loader", resources.cpus_per_loader)})
+    need_node(
+        {
+            "CPU": ("cpus_per_predictor", resources.cpus_per_predictor),
+            "GPU": ("gpus_per_predictor", gpus),
+            "memory": ("memory_per_predictor", memory),
+        }
+    )
     readers = {reader_name(s.unit.split.reader): s.unit.split.reader for s in shards}
     with unwrapped():
         results = (

@@ -120,8 +120,9 @@ def plan_units(config: Config, store: Store) -> list[Unit]:
                 if benchmark.explicit:
                     raise ConfigError(
                         f"benchmarks.{benchmark.name}: the store holds imported logits of "
-                        f"{model.name!r} under this name; choose another name, or write the name "
-                        "alone to mean them"
+                        f"{model.name!r} under this name; choose another name, write the name "
+                        "alone to mean them, or delete "
+                        f"{store.locate(imported[0].folder.rpartition('/')[0])}"
                     )
                 continue
             if benchmark.options is None:
@@ -172,6 +173,11 @@ def _check_calibration(model: str, units: list[Unit]) -> None:
         raise ConfigError(
             f"{model}: need exactly one calibration split among the benchmarks, got {names}; "
             "several source domains are named <domain>/calibration"
+        )
+    if len(found) == len(units):
+        raise ConfigError(
+            f"{model}: nothing to test on, its only split is {found[0].split.benchmark}:"
+            f"{found[0].split.name} (calibration); add or import one with the role id or ood"
         )
 
 

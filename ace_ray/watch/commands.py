@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from ace_ray.console import reports_errors
-from ace_ray.progress import say
 
 _store = click.option("--store", metavar="URI", help="Folder, s3:// or gs://.  [./ace-store]")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -72,8 +71,6 @@ def rebenchmark(
 
 
 def _say(found: dict[str, Any]) -> None:
-    for failure in found["failed"]:
-        say(f"error: {failure['model']}: {failure['reason']}")
     for regression in found["regressions"]:
         click.echo(f"WORSE  {regression['text']}")
     click.echo(
@@ -110,4 +107,6 @@ def leaderboard(store: str | None, as_json: bool) -> None:
 
     for board in boards:
         click.echo(f"{board_table(board)}\n")
+    if not boards:
+        click.echo("no model has been benchmarked yet; `ace-ray rebenchmark WATCHLIST` does")
     click.echo(f"Leaderboard: {page}")

@@ -89,8 +89,13 @@ def read_history(store: Store) -> list[Entry]:
     """Return all rows, oldest first; none where there is no history."""
     if not store.exists or not store.has(PATH):
         return []
-    with store.reading(PATH) as stream:
-        table = pq.read_table(stream, use_threads=False)
+    try:
+        table = pq.read_table(io.BytesIO(store.read(PATH)), use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise IntegrityError(
+            f"{store.locate(PATH)} is damaged ({str(error).splitlines()[0]}); put a copy back or "
+            "move it away, the next run begins a new one"
+        ) from error
     if table.schema.names != SCHEMA.names:
         raise IntegrityError(
             f"{store.locate(PATH)} has other columns than this version writes; move it away, the "

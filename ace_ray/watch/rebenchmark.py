@@ -97,6 +97,7 @@ def rebenchmark(
             try:
                 fingerprint = seen.fingerprint(model, config)
             except OSError as error:
+                say(f"error: {model.name}: {error.filename}: {error.strerror}")
                 report.failed.append(Failure(model.name, f"{error.filename}: {error.strerror}"))
                 continue
             last = latest(before, settings_key(config)).get(model.name)
@@ -113,8 +114,9 @@ def rebenchmark(
                 except LeaseLost:
                     raise
                 except AceRayError as error:
-                    say(f"failed: {model.name}: {error}")
-                    report.failed.append(Failure(model.name, str(error)))
+                    reason = str(error).removeprefix(f"{model.name}: ")
+                    say(f"error: {model.name}: {reason}")
+                    report.failed.append(Failure(model.name, reason))
         seen.save()
         if report.ran or not store.has(PAGE):
             write_leaderboard(store)

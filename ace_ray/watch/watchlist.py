@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from ace_ray.config import Config, load_plain, read_yaml
 from ace_ray.errors import ConfigError, nearest
 from ace_ray.models.config import CHECKPOINTS, ModelConfig, parse_model
+from ace_ray.progress import say
 from ace_ray.store import Store
 
 _SETTINGS: Final = tuple(f.name for f in fields(Config) if f.name != "models")
@@ -64,7 +65,8 @@ def read_watchlist(path: str, overrides: Mapping[str, Any]) -> Watchlist:
             raise ConfigError(f"{where}: unknown key {key!r}; {nearest(str(key), _KEYS)}")
     models = data.get("models")
     if not isinstance(models, list) or not models:
-        raise ConfigError(f"{where}: models: expected a list of names and folders")
+        got = "an empty list" if models == [] else f"{models!r}"
+        raise ConfigError(f"{where}: models: expected a list of names and folders, got {got}")
     base: dict[str, Any] = {}
     if "config" in data:
         if not isinstance(data["config"], str):
@@ -164,6 +166,9 @@ def _in_folder(entry: Any, where: str) -> list[ModelConfig]:
         elif (path / "config.json").is_file():
             given = {"name": path.name, "architecture": f"local-dir:{path}"}
             models.append(parse_model(given, where))
+    if not models:
+        # Not an error: the first checkpoint may come tonight. A wrong mount looks the same.
+        say(f"warning: {where}: {place} holds no checkpoint")
     return models
 
 

@@ -96,6 +96,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_only_what_changed_runs_and_a_worse_model_is_reported(
     tmp_path: Path,
     hook: dict[str, Any],

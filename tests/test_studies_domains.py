@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from ace_ray.calibration import ACE, MultiSourceACE, VectorScaling, hard_set
+from bench.straight_line import inverse_temperature, spline_map
 from tests.conftest import ace_ray
 from tests.test_command_line import invoke
 from tests.test_pipeline import plain_ece, top1
-from tests.test_studies_real import inverse_temperature, softmax, spline_map
 
 C, D, SEEDS = 6, 3.0, (1, 2)
 DOMAINS = ("art/calibration", "photo/calibration")
@@ -81,11 +82,11 @@ def member(family: str, domain: str, split: str, seed: int) -> np.ndarray:
     f_o, f_h = (fitted(family, domain, rows) for rows in (np.ones(len(y), bool), hard))
     alpha = min(top1(test).mean() / top1(z).mean(), 1)
     if family == "temperature":
-        return softmax((alpha * f_o + (1 - alpha) * f_h) * test)
+        return softmax((alpha * f_o + (1 - alpha) * f_h) * test, axis=1)
     if family == "spline":
         c_o, c_h = (np.clip(np.interp(top1(test), *f), 0, 1) for f in (f_o, f_h))
         return alpha * c_o + (1 - alpha) * c_h
-    p_o, p_h = (softmax(w * test + b) for w, b in (f_o, f_h))
+    p_o, p_h = (softmax(w * test + b, axis=1) for w, b in (f_o, f_h))
     return alpha * p_o + (1 - alpha) * p_h
 
 

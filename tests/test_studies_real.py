@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
-from scipy.optimize import brentq
+from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from ace_ray.calibration import VectorScaling, hard_set
+from bench.straight_line import inverse_temperature, spline_map
 from tests.conftest import ace_ray
 from tests.test_command_line import invoke
 from tests.test_import import SHARED
@@ -47,49 +48,6 @@ def real_splits() -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def inverse_temperature(z: np.ndarray, y: np.ndarray) -> float:
-    """The zero of the slope of the NLL in beta."""
-
-    def slope(beta: float) -> float:
-        p = np.exp(beta * z - (beta * z).max(1, keepdims=True))
-        p /= p.sum(1, keepdims=True)
-        return float(((p * z).sum(1) - z[np.arange(len(y)), y]).mean())
-
-    return brentq(slope, 0.05, 20, xtol=1e-15, rtol=1e-15)
-
-
-def natural_basis(t: np.ndarray, knots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Natural cubic splines by truncated powers (Hastie et al., Eq. 5.4), and their slopes."""
-    last = knots[-1]
-
-    def d(k: int) -> tuple[np.ndarray, np.ndarray]:
-        a, b = np.maximum(t - knots[k], 0), np.maximum(t - last, 0)
-        return (a**3 - b**3) / (last - knots[k]), 3 * (a**2 - b**2) / (last - knots[k])
-
-    value, slope = [np.ones_like(t), t], [np.zeros_like(t), np.ones_like(t)]
-    end, end_slope = d(len(knots) - 2)
-    for k in range(len(knots) - 2):
-        v, s = d(k)
-        value.append(v - end)
-        slope.append(s - end_slope)
-    return np.stack(value, 1), np.stack(slope, 1)
-
-
-def spline_map(confidence: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The points between which the calibrated confidence is interpolated."""
-    order = np.argsort(confidence, kind="stable")
-    s, hit = confidence[order], correct[order].astype(float)
-    assert len(np.unique(s)) == len(s)  # no ties: nothing to share
-    gap = np.cumsum(hit - s) / len(s)
-    value, slope = natural_basis(np.linspace(0, 1, len(s)), np.linspace(0, 1, 6))
-    return s, s + slope @ np.linalg.lstsq(value, gap, rcond=None)[0]
-
-
-def softmax(z: np.ndarray) -> np.ndarray:
-    p = np.exp(z - z.max(1, keepdims=True))
-    return p / p.sum(1, keepdims=True)
-
-
 class StraightLine:
     """ECE of every cell, from arrays alone."""
 
@@ -114,6 +72,7 @@ class StraightLine:
         if family == "temperature":
             return inverse_temperature(z, y)
         if family == "spline":
+            assert len(np.unique(top1(z))) == len(z)  # no ties: nothing to share
             return spline_map(top1(z), self.right[rows])
         # Its 200 parameters are taken from the package, what follows from them is not.
         # One thread, as workers have: another number ends L-BFGS elsewhere.
@@ -137,7 +96,7 @@ class StraightLine:
         if family == "spline":
             c_o, c_h = (np.clip(np.interp(top1(z), *f), 0, 1) for f in (f_o, f_h))
             return plain_ece(alpha * c_o + (1 - alpha) * c_h, correct)
-        p_o, p_h = (softmax(w * z + b) for w, b in (f_o, f_h))
+        p_o, p_h = (softmax(w * z + b, axis=1) for w, b in (f_o, f_h))
         p = alpha * p_o + (1 - alpha) * p_h
         return plain_ece(p.max(1), p.argmax(1) == y)
 

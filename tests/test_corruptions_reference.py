@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
-from ace_ray.benchmarks.corruptions import CORRUPTIONS, PROTOCOL, SEVERITIES, corrupt
+from ace_ray.benchmarks.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("ACE_RAY_SHARED", ROOT.parent / "shared")) / "data"
@@ -206,16 +206,3 @@ def test_edges_are_opencv_s() -> None:
     assert (found != expected).mean() < 1e-4
     exact = np.stack([ndimage.distance_transform_edt(~x) for x in found])
     assert np.allclose(_distance(found), np.minimum(exact, 20), atol=1e-4)
-
-
-@pytest.mark.slow
-def test_the_protocol_is_ten_times_as_fast_as_the_package(package) -> None:
-    from ace_ray.benchmarks import glyphs
-    from bench.corruptions import measure, total
-
-    images = glyphs.draw(4, np.arange(500))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        rows = {name: measure(name, images, 30) for name in PROTOCOL}
-    everything = total(rows, list(PROTOCOL))
-    assert everything.package / everything.ours > 10

@@ -354,12 +354,16 @@ def test_source_domains_have_their_own_trials(tmp_path: Path) -> None:
     assert "one source domain" in " ".join(show("domains").notes)
 
 
-def recommended(change: Any) -> str:
+def changed_by(change: Any) -> Any:
     changed = []
     for record in RECORDS:
         rows = [{**row, "ece": change(record["spec"], row)} for row in record["measurements"]]
         changed.append({**record, "measurements": rows})
-    return summary(arranged(CONFIG, changed))[0]
+    return arranged(CONFIG, changed)
+
+
+def recommended(change: Any) -> str:
+    return summary(changed_by(change))[0]
 
 
 def test_the_recommendation_follows_its_rule() -> None:
@@ -383,6 +387,11 @@ def test_the_recommendation_follows_its_rule() -> None:
     text = recommended(faintly)
     assert text.startswith("Ship spline+ACE: ")
     assert "over test samples (1.50 % -> 1.59 % against spline alone, 95 % interval" in text
+    # What follows says the same of it, and what its p is about.
+    (line,) = [s for s in summary(changed_by(faintly)) if s.startswith("spline+ACE: ")]
+    assert re.search(
+        r"1\.50 % -> 1\.59 %, higher \(p \S+ over seeds, not clear over test samples\)\.$", line
+    )
 
     def slightly(spec: Any, row: Any) -> float:
         """Worse than spline alone, yet better than anything else in both places."""

@@ -175,8 +175,12 @@ def _change(results: Results, ace: Series, group: Group) -> str:
     test = compare(before, after)
     if test is None:
         return f"{group.name} ECE {numbers} (one seed, not tested)"
+    # Seeds draw the hard set alone: what is clear over them may be luck of the test samples.
+    sign = "exact" if test.p is None else f"p {p_text(test.p)} over seeds"
     if not significant(test):
-        return f"{group.name} ECE {numbers}, no significant change (p {p_text(test.p)})"
+        return f"{group.name} ECE {numbers}, no significant change ({sign})"
     verb = "lower" if np.mean(after) < np.mean(before) else "HIGHER"
-    sign = "exact" if test.p is None else f"p {p_text(test.p)}"
+    interval = results.interval(ace.alone(), ace, group)
+    if interval is not None and interval[0] <= 0 <= interval[1]:
+        return f"{group.name} ECE {numbers}, {verb.lower()} ({sign}, not clear over test samples)"
     return f"{group.name} ECE {numbers}, {verb} ({sign})"

@@ -26,6 +26,8 @@ COMPARATORS: Final = {
 }
 
 
+# What tables of the grid show; other methods come from studies.
+GRID: Final = frozenset({"uncalibrated", "alone", "ace", *COMPARATORS})
 _REACH: Final = 1.959964  # standard errors on either side of a 95 % interval
 
 
@@ -139,9 +141,8 @@ class Results:
                     model = record["spec"]["model"]
                     known = densities.get(model)
                     densities[model] = density if known is None else known.plus(density)
-        shown = {"uncalibrated", "alone", "ace", *COMPARATORS}
         grid = {None, *difficulties}
-        rows = [s for s in asked if s.plain and s.method in shown and s.difficulty in grid]
+        rows = [s for s in asked if s.plain and s.method in GRID and s.difficulty in grid]
         return cls(
             _groups(seen), rows, tuple(difficulties), asked, measured, densities, resampled, roles
         )

@@ -144,7 +144,13 @@ def contents(**changed: Any) -> Contents:
         ["Ship spline+ACE: ECE 19.20 % -> 6.90 % at severity 5 (p <0.0001), no significant change "
          "in-distribution (p 0.3100).",
          "temperature+ACE: severity 5 ECE 19.20 % -> 8.10 %, lower (p <0.0001)."],
-        ["resnet152.tv_in1k spline+ace d=10 seed 3"],
+        {
+            "resnet152.tv_in1k spline+ace d=10 seed 3": "its worker died",
+            **dict.fromkeys(
+                [f"resnet152.tv_in1k temperature+ace d=3 seed {seed}" for seed in (1, 2)],
+                "hard set: difficulty 3 needs at least one right and one wrong sample",
+            ),
+        },
         [Warned("temperature at its bound 20", ["a seed 1", "a seed 2"]), Warned("tiny", [])],
         tables(),
         [compose(f) for f in figures()]

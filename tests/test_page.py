@@ -231,7 +231,12 @@ def test_no_script_but_the_page_s_own_runs(
 
 def test_failures_are_red_lines(opened: Callable[..., Any], pages: dict[str, Path]) -> None:
     page = opened(pages["gallery"])
-    line = page.locator(".notice.failed p")
-    assert line.inner_text() == "failed: resnet152.tv_in1k spline+ace d=10 seed 3"
+    line = page.locator(".notice.failed p").first
+    assert line.inner_text() == "failed: resnet152.tv_in1k spline+ace d=10 seed 3: its worker died"
+    # One block for trials that failed alike.
+    alike = page.locator(".notice.failed").nth(1)
+    assert alike.locator("p").inner_text().startswith("failed: hard set: difficulty 3 needs")
+    assert alike.locator("li:visible").count() == 2
+    assert page.locator(".notice.failed").count() == 2
     colour = line.evaluate("e => getComputedStyle(e).color.match(/\\d+/g).map(Number)")
     assert colour[0] > 2 * max(colour[1:])

@@ -23,7 +23,7 @@ class Contents(NamedTuple):
 
     manifest: Mapping[str, Any]
     sentences: Sequence[str]
-    missing: Sequence[str]
+    missing: Mapping[str, str]  # trials without a record, and why
     warnings: Sequence[Warned]
     tables: Sequence[Table]
     figures: Sequence[Composed]
@@ -48,6 +48,7 @@ def page(contents: Contents) -> str:
         models=_names(manifest["config"]["models"]),
         benchmarks=_names(manifest["config"]["benchmarks"]),
         facts=_facts(contents),
+        failed=_failed(contents.missing),
         quarantine=_quarantine(contents.sources),
         notes_of=notes_of,
         indented=_indented,
@@ -106,6 +107,14 @@ def _git(manifest: Mapping[str, Any]) -> str:
         return str(found or "")
     changed = "with uncommitted changes" if found.get("dirty") else "without changes"
     return f"git commit {found.get('commit')}, {changed}"
+
+
+def _failed(missing: Mapping[str, str]) -> list[Warned]:
+    """Return each reason once, with the trials that it failed."""
+    found: dict[str, list[str]] = {}
+    for trial, reason in missing.items():
+        found.setdefault(reason or "no record yet, run again", []).append(trial)
+    return [Warned(reason, trials) for reason, trials in found.items()]
 
 
 def _facts(contents: Contents) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from ace_ray.aggregate.cells import (
 )
 from ace_ray.aggregate.study import NO_CORRUPTION, Study, absent
 from ace_ray.aggregate.table import Cell, Table, label
+from ace_ray.calibration import Significance
 
 _RIVALS: Final = ("ensemble", "svi", "ll_svi", "svi_avuts", "svi_avuc")
 _QUARTILES: Final = {"lower quartile": 25, "median": 50, "upper quartile": 75}
@@ -64,7 +65,7 @@ def quartiles(results: Results) -> Table:
     """
     groups = results.strongest
     blocks: dict[tuple[str, str], list[list[Cell]]] = {}
-    tests = {}
+    tests: dict[tuple[str, str], Significance | None] = {}
     for group in groups:
         prefix = f"{_benchmark(group)}: " if len(groups) > 1 else ""
         for row in plain_rows(results):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ace_ray.aggregate.figure import Curve, Figure, Panel
-from ace_ray.aggregate.table import Cell, Table, label, missing
+from ace_ray.aggregate.table import Cell, Table, label, missing, nothing
 from ace_ray.report.compose import compose
 from ace_ray.report.figures import reliability_figures
 from ace_ray.report.page import Contents, page
@@ -120,6 +120,7 @@ def tables() -> list[Table]:
         if method.endswith("ACE"):
             rows.append([label(f"  p against {METHODS[i - 1]}"), *[Cell(0.01, "0.0100")] * 6])
     rows.append([label("lost"), *[missing()] * 5, Cell(None, "")])
+    rows.append([label("not asked"), *[nothing()] * 6])
     wide = Table("table1", "ECE (%) on six shifts", ["method", *SPLITS], rows, ["5 seeds"])
     numbers = [9.5, 10.25, -3.0, 100.0, 0.001]
     short = Table(

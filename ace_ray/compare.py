@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow.parquet as pq
 from scipy import stats
 
+from ace_ray.aggregate.arrange import GRID
 from ace_ray.calibration import welch
 from ace_ray.errors import IntegrityError, UsageError
 from ace_ray.manifest import read_manifest, read_run_marker
 from ace_ray.store import Store
+from ace_ray.sweep.trial import ADDED
 
 LEVEL: Final = 0.95
 _ROUNDING: Final = 1e-12  # of an ECE
@@ -179,6 +181,9 @@ def difference(before: Sequence[float], after: Sequence[float], *, repeated: boo
     direction: Verdict = "lower" if change < 0 else "higher"
     if repeated and min(len(a), len(b)) < 2:
         return Interval(change, None, None, None, False, "same" if change == 0 else "not tested")
+    if len(a) == len(b) > 1 and np.ptp(a) > 0 and np.allclose(a, b, rtol=0, atol=_ROUNDING):
+        # Seed by seed: there is nothing to test.
+        return Interval(change, None, None, None, False, "same")
     if np.ptp(a) == 0 and np.ptp(b) == 0:
         same = math.isclose(a[0], b[0], rel_tol=0, abs_tol=_ROUNDING)
         return Interval(change, None, None, None, True, "same" if same else direction)
@@ -208,7 +213,9 @@ def _measured(a: Run, b: Run) -> tuple[list[Difference], list[str], list[str], l
     first, second = _arranged(a), _arranged(b)
     several = len({g.benchmark for g in (*first, *second)}) > 1
     pairs = _pairs({g.series for g in first}, {g.series for g in second})
-    differences, notes, seen = [], [], set()
+    differences, seen = [], set()
+    studied = any(_of_study(run, row) for run in (a, b) for row in run.rows)
+    notes = ["trials that a study added are not compared"] if studied else []
     for group, values in first.items():
         other = group._replace(series=pairs.get(group.series, group.series))
         shared = [s for s in values if s in second.get(other, {})]
@@ -241,10 +248,19 @@ def _measured(a: Run, b: Run) -> tuple[list[Difference], list[str], list[str], l
     return differences, added, removed, list(dict.fromkeys(notes))
 
 
+def _of_study(run: Run, row: Row) -> bool:
+    """Whether a study added the trial: it is no choice of the run, and may be another's."""
+    listed = run.manifest["config"].get("sweep", {}).get("difficulty")
+    other = listed is not None and row["difficulty"] not in (None, *listed)
+    # By identity: a fixed alpha of 0 is something.
+    added = any((v := row.get(name)) is not None and v is not False for name in ADDED)
+    return other or added or row["method"] not in GRID
+
+
 def _arranged(run: Run) -> _Values:
     found: _Values = {}
     for row in run.rows:
-        if row["role"] == "calibration" or row["ece"] is None:
+        if row["role"] == "calibration" or row["ece"] is None or _of_study(run, row):
             continue
         # A run of another version may lack a column; that and False are the plain method.
         given = (row.get(name) for name in _SERIES)

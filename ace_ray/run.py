@@ -24,7 +24,7 @@ from ace_ray.session import ray_session
 from ace_ray.source_state import source_state
 from ace_ray.store import Store
 from ace_ray.sweep.callbacks import check_callbacks
-from ace_ray.sweep.records import partials_folder, recorded
+from ace_ray.sweep.records import partials_folder, recorded, write_failures
 from ace_ray.sweep.splits import SplitSource, committed_marker
 
 _VERSIONS: Final = ("ace-ray", "ray", "torch", "timm", "numpy", "scipy", "pyarrow")
@@ -138,6 +138,7 @@ def _sweep(plan: Plan, need_ray: Callable[[], None]) -> tuple[int, list[str]]:
         _write_manifest(plan)
         # Left by a run that was killed after its last record.
         plan.store.delete(partials_folder(plan.run_id))
+        write_failures(plan.store, plan.run_id, {})
         say(f"sweep: all {len(plan.specs)} trials recorded")
         return 0, []
     check_callbacks(plan.config.sweep.callbacks)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ace_ray.aggregate.figure import Curve, Figure, Panel
-from ace_ray.aggregate.table import Cell, Table, label, missing
+from ace_ray.aggregate.table import Cell, Table, label, missing, nothing
 from ace_ray.report.compose import compose
 from ace_ray.report.figures import reliability_figures
 from ace_ray.report.page import Contents, page
@@ -120,6 +120,7 @@ def tables() -> list[Table]:
         if method.endswith("ACE"):
             rows.append([label(f"  p against {METHODS[i - 1]}"), *[Cell(0.01, "0.0100")] * 6])
     rows.append([label("lost"), *[missing()] * 5, Cell(None, "")])
+    rows.append([label("not asked"), *[nothing()] * 6])
     wide = Table("table1", "ECE (%) on six shifts", ["method", *SPLITS], rows, ["5 seeds"])
     numbers = [9.5, 10.25, -3.0, 100.0, 0.001]
     short = Table(
@@ -144,7 +145,13 @@ def contents(**changed: Any) -> Contents:
         ["Ship spline+ACE: ECE 19.20 % -> 6.90 % at severity 5 (p <0.0001), no significant change "
          "in-distribution (p 0.3100).",
          "temperature+ACE: severity 5 ECE 19.20 % -> 8.10 %, lower (p <0.0001)."],
-        ["resnet152.tv_in1k spline+ace d=10 seed 3"],
+        {
+            "resnet152.tv_in1k spline+ace d=10 seed 3": "its worker died",
+            **dict.fromkeys(
+                [f"resnet152.tv_in1k temperature+ace d=3 seed {seed}" for seed in (1, 2)],
+                "hard set: difficulty 3 needs at least one right and one wrong sample",
+            ),
+        },
         [Warned("temperature at its bound 20", ["a seed 1", "a seed 2"]), Warned("tiny", [])],
         tables(),
         [compose(f) for f in figures()]

@@ -88,22 +88,31 @@ def test_a_changed_difficulty_is_one_series_and_several_are_not() -> None:
     assert result.removed == ["m spline+ACE d=10, in-distribution"]
 
 
-def test_series_of_other_studies_are_told_apart() -> None:
-    dense = [
-        r
-        for alpha, ece in ((None, 0.1), (0.0, 0.2), (0.5, 0.3))
-        for r in seeds([ece, ece + 0.01], fixed_alpha=alpha)
+def test_trials_of_a_study_are_not_compared() -> None:
+    """Neither with each other nor, where a difficulty happens to match, with the grid."""
+    listed = {"sweep": {"difficulty": [10.0]}}
+    extra = [
+        *seeds([0.4, 0.41], difficulty=4.0),
+        *seeds([0.5, 0.51], difficulty=7.0),
+        *seeds([0.6, 0.61], fixed_alpha=0.0),
+        *seeds([0.7, 0.71], method="hard"),
     ]
-    later = [{**r, "ece": r["ece"] + 0.1} for r in dense]
-    found = compare_runs(made("a", dense), made("b", later)).differences
-    assert [d.setting for d in found] == ["d=10", "d=10 fixed_alpha=0", "d=10 fixed_alpha=0.5"]
-    assert [d.before for d in found] == pytest.approx([0.105, 0.205, 0.305])
-    assert all(d.interval.change == pytest.approx(0.1) for d in found)
+    one = made("a", [*seeds([0.2, 0.21]), *extra], **listed)
+    other = made("b", seeds([0.1, 0.11], difficulty=4.0), sweep={"difficulty": [4.0]})
+    result = compare_runs(one, other)
+    (found,) = result.differences
+    assert (found.setting, found.before) == ("d=10 -> 4", pytest.approx(0.205))
+    assert (result.added, result.removed) == ([], [])
+    assert result.notes == ["trials that a study added are not compared"]
     # A run from before these columns existed has the plain method.
-    old = [{k: v for k, v in r.items() if k != "fixed_alpha"} for r in dense[:2]]
-    result = compare_runs(made("a", old), made("b", later))
-    assert [d.setting for d in result.differences] == ["d=10"]
-    assert len(result.added) == 2
+    old = [{k: v for k, v in r.items() if k != "fixed_alpha"} for r in seeds([0.3, 0.31])]
+    assert [d.setting for d in compare_runs(made("a", old), one).differences] == ["d=10"]
+
+
+def test_equal_values_are_the_same_however_they_vary() -> None:
+    found = difference([0.1, 0.3, 0.2], [0.1, 0.3, 0.2], repeated=True)
+    assert (found.verdict, found.change, found.p, found.low) == ("same", 0, None, None)
+    assert difference([0.1, 0.3], [0.3, 0.1], repeated=True).verdict == "not significant"
 
 
 def test_groups_are_averaged_over_the_splits_of_both_runs() -> None:

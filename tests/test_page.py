@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.gallery import gallery
+from ace_ray.aggregate.studies import STUDIES
+from ace_ray.report.page import page as page_of
+from tests.gallery import contents, gallery
+from tests.synthetic import arranged, config_of
 from tests.test_report import HOSTILE, hostile_page
 
 WIDTHS = {"desktop": 1280, "phone": 375}
@@ -89,6 +92,33 @@ def test_the_page_is_shown_whole(
     assert page.locator("figure").count() == page.locator("figure h3:visible").count() > 0
 
 
+BROKEN_WORDS = """[...document.querySelectorAll('tbody td:first-child')].flatMap(cell => {
+  const broken = [], walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode()); )
+    for (const word of node.data.matchAll(/[A-Za-z]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (range.getClientRects().length > 1) broken.push(cell.textContent);
+    }
+  return broken;
+})"""
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390, 375])
+def test_names_of_rows_break_between_words(
+    opened: Callable[..., Any], tmp_path: Path, width: int
+) -> None:
+    results = arranged(config_of(models=["test_resnet.glyphs", "vit_small_patch32_224.augreg"]))
+    tables = [STUDIES[name].show(results) for name in ("ttest", "table1", "metrics", "alpha")]
+    file = tmp_path / "page.html"
+    file.write_text(page_of(contents(tables=tables)))
+    page = opened(file, width)
+    assert page.locator("tbody td:first-child").count() > 40
+    assert page.evaluate(BROKEN_WORDS) == []
+    assert overflow(page) <= 0
+
+
 def test_the_run_has_a_page(small_run: dict[str, Any], opened: Callable[..., Any]) -> None:
     page = opened(Path(small_run["report"]), 375)
     assert overflow(page) <= 0
@@ -138,11 +168,11 @@ def test_rows_stay_with_their_row_and_missing_ones_last(
         names = column(page, 0, 0)
         assert names[names.index("temperature+ACE") + 1] == "p against temperature"
         assert names[names.index("spline+ACE") + 1] == "p against spline"
-        assert names[-1] == "lost"
+        assert names[-2:] == ["lost", "not asked"]
         values = [
             float(v.split()[0])
             for name, v in zip(names, column(page, 0, 1), strict=True)
-            if not name.startswith("p ") and name != "lost"
+            if not name.startswith("p ") and name not in ("lost", "not asked")
         ]
         assert values == sorted(values, reverse=clicks == 2)
         assert len(values) == 5
@@ -231,7 +261,12 @@ def test_no_script_but_the_page_s_own_runs(
 
 def test_failures_are_red_lines(opened: Callable[..., Any], pages: dict[str, Path]) -> None:
     page = opened(pages["gallery"])
-    line = page.locator(".notice.failed p")
-    assert line.inner_text() == "failed: resnet152.tv_in1k spline+ace d=10 seed 3"
+    line = page.locator(".notice.failed p").first
+    assert line.inner_text() == "failed: resnet152.tv_in1k spline+ace d=10 seed 3: its worker died"
+    # One block for trials that failed alike.
+    alike = page.locator(".notice.failed").nth(1)
+    assert alike.locator("p").inner_text().startswith("failed: hard set: difficulty 3 needs")
+    assert alike.locator("li:visible").count() == 2
+    assert page.locator(".notice.failed").count() == 2
     colour = line.evaluate("e => getComputedStyle(e).color.match(/\\d+/g).map(Number)")
     assert colour[0] > 2 * max(colour[1:])

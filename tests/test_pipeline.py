@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -289,7 +290,10 @@ def test_a_trial_that_cannot_be_fitted_is_one_line_and_exit_code_1(
     assert "wrong sample" in last
     assert "Traceback" not in done.stderr
     page = Path(done.json["report"]).read_text()
-    assert "failed: test_resnet.glyphs temperature+ace d=1e+06 seed 1" in page
+    # Once, with the reason and every trial that it failed.
+    (notice,) = re.findall(r'<div class="notice failed">.*?</div>', page)
+    assert "failed: hard set: difficulty 1e+06 needs" in notice
+    assert notice.count("<li>test_resnet.glyphs temperature+ace d=1e+06 seed") == 3
     severity = (Path(done.json["run_dir"]) / "tables/severity.csv").read_text()
     assert "temperature+ACE,missing,missing,missing" in severity
     # Not finished: the next run tries the failed trials again.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.resources import files
 from pathlib import Path
@@ -20,9 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load, save_file
 
+from ace_ray.watch.history import INSIDE, SHIFTED, Entry, Measure
+from ace_ray.watch.leaderboard import page
 from ace_ray.watch.lease import PATH as LEASE
 from tests.conftest import ROOT, Done, ace_ray, command
-from tests.test_page import browser, opened, overflow  # noqa: F401 - fixtures
+from tests.test_page import BROKEN_WORDS, browser, opened, overflow  # noqa: F401 - fixtures
 
 WATCHLIST = """
 models:
@@ -41,6 +45,48 @@ try:
 finally:
     print(sorted({'ray', 'torch'} & sys.modules.keys()), file=sys.stderr)
 """
+
+
+def entry(model: str, settings: str, *regressions: str) -> Entry:
+    measures = [
+        Measure(
+            benchmark="glyphs", group=group, calibrator=calibrator, method=method, difficulty=None,
+            ece=[0.1, 0.11], accuracy=0.9, alpha=None,
+        )
+        for group in (INSIDE, SHIFTED)
+        for calibrator, method in ((None, "uncalibrated"), ("spline", "alone"), ("spline", "ace"))
+    ]  # fmt: skip
+    return Entry(
+        model=model, date=datetime(2026, 1, 2, tzinfo=UTC), run_id="a" * 12, key="a" * 64,
+        weights="b" * 64, settings=settings, fingerprint="", regressions=list(regressions),
+        measures=measures,
+    )  # fmt: skip
+
+
+def test_boards_are_told_apart_by_their_settings() -> None:
+    one, other = "0123456789" * 6, "9876543210" * 6
+    alone = page([entry("m", one), entry("n", one)])
+    assert "settings <code>" not in alone
+    both = page([entry("m", one), entry("m", other)])
+    assert re.findall(r"settings <code>(\w+)</code>", both) == ["01234567", "98765432"]
+    # A file that is not there is not named.
+    assert "history.parquet" in alone
+    assert "history.parquet" not in page([])
+
+
+def test_names_on_the_leaderboard_break_between_words(
+    opened: Callable[..., Any],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "leaderboard.html"
+    rows = [entry(name, "s", "worse") for name in ("test_resnet.glyphs", "vit_small.augreg_in1k")]
+    file.write_text(page(rows))
+    for width in (1280, 390):
+        shown = opened(file, width)
+        assert shown.evaluate(BROKEN_WORDS) == []
+        assert overflow(shown) <= 0
+        last = shown.locator(".notice.failed").last.bounding_box()
+        assert shown.locator(".card").first.bounding_box()["y"] - last["y"] - last["height"] > 12
 
 
 def checkpoint(path: Path, noise: float, seed: int, gain: float = 1.0) -> None:

@@ -99,7 +99,7 @@ def hostile_page(name: str) -> str:
     ]
     return page(
         gallery.contents(
-            manifest=manifest, sentences=[name, name], missing=[name], tables=[table],
+            manifest=manifest, sentences=[name, name], missing={name: name}, tables=[table],
             warnings=[Warned(name, [name])], figures=figures, config=name,
             sources=[LogitSource(name, name, 1, 1)],
         )

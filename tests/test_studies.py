@@ -29,10 +29,11 @@ from ace_ray.calibration.resample import ece_resamples
 from ace_ray.config import FREE_STUDIES, load, load_plain
 from ace_ray.config import STUDIES as NAMES
 from ace_ray.identity import canonical_json
+from ace_ray.report.text import notes_of
 from ace_ray.sweep.specs import grid, specs_of
 from ace_ray.sweep.trial import ADDED, EVERY_DOMAIN
 from tests.conftest import ROOT
-from tests.synthetic import GOLDEN, PLACES, arranged, config_of, records
+from tests.synthetic import GOLDEN, PLACES, arranged, config_of, record_of, records
 from tests.test_pipeline import plain_ece
 
 CONFIG = config_of()
@@ -263,8 +264,10 @@ def test_a_study_that_cannot_be_fed_says_what_is_missing(name: str, kept: tuple[
 
 
 def test_comparators_without_results_are_named_and_appear_once_they_have_some() -> None:
-    assert {c.mark for c in cells(show("table2"))["spline+Perturbation"]} == {"missing"}
-    assert {c.mark for c in cells(show("table3"))["SVI-AvUC"]} == {"missing"}
+    for table, name in (("table2", "spline+Perturbation"), ("table3", "SVI-AvUC")):
+        assert {tuple(c) for c in cells(show(table))[name]} == {(None, "–", "", None)}
+        assert any("not asked of this run" in note for note in notes_of(show(table)))
+    assert "no results of Perturbation" in show("table2").notes
     assert "no results of Perturbation" in show("fig_id").notes
     known = [dict(r) for r in RECORDS]
     specs = [r["spec"] for r in known]
@@ -295,6 +298,47 @@ def test_several_models_difficulties_and_benchmarks_are_told_apart() -> None:
     assert [s.split(":")[0] for s in summary(results)[:2]] == ["mine", "other"]
 
 
+def test_a_model_is_judged_by_its_own_splits() -> None:
+    """Another model with other splits changes nothing but the columns of the tables."""
+    other = tuple(p._replace(split=f"{p.split}-b") for p in PLACES if p.severity is None)
+    config = config_of(models=["mine", "other"])
+    both = [
+        r if r["spec"]["model"] == "mine" else record_of(r["key"], r["spec"], other)
+        for r in records(config)
+    ]
+    results = arranged(config, both)
+    assert summary(results)[0] == f"mine: {summary(RESULTS)[0]}"
+    assert summary(results)[1].startswith("other: Ship ")
+    for name in NAMES:
+        made = show(name, results)
+        assert not any("missing" in note for note in made.notes), name
+        if isinstance(made, Table):
+            assert not [c for row in made.rows for c in row if c.mark == "missing"], name
+    severity = cells(show("severity", results))
+    alone = cells(show("severity"))["spline+ACE"]
+    shown = dict(
+        zip(show("severity", results).columns[1:], severity["mine: spline+ACE"], strict=True)
+    )
+    assert [shown[c] for c in show("severity").columns[1:]] == alone
+    assert shown["shop:street-b"].text == "–"
+    assert severity["mine: spline+ACE"][0].value != severity["other: spline+ACE"][0].value
+    # What failed is missing still, and only where the model has a split.
+    lost = [r for r in both if r["spec"]["model"] != "other" or r["spec"]["method"] != "ace"]
+    row = cells(show("severity", arranged(config, lost)))["other: spline+ACE"]
+    assert {c.text for c in row} == {"missing", "–"}
+
+
+def test_a_table_explains_only_what_it_shows() -> None:
+    assert any("clipped" in note for note in show("alpha").notes)
+    inner = [dict(r) for r in RECORDS]
+    for record in inner:
+        rows = record["measurements"]
+        record["measurements"] = [{**row, "alpha_raw": row["alpha"]} for row in rows]
+    assert show("alpha", arranged(CONFIG, inner)).notes == []
+    for name in ("table1", "table3", "severity", "quartiles"):
+        assert any("Holm's correction" in note for note in show(name).notes), name
+
+
 def test_source_domains_have_their_own_trials(tmp_path: Path) -> None:
     names = ["Product/calibration", "Real World/calibration"]
     plain = load(str(ROOT / "configs/studies/domains.yaml")).as_plain()
@@ -310,12 +354,16 @@ def test_source_domains_have_their_own_trials(tmp_path: Path) -> None:
     assert "one source domain" in " ".join(show("domains").notes)
 
 
-def recommended(change: Any) -> str:
+def changed_by(change: Any) -> Any:
     changed = []
     for record in RECORDS:
         rows = [{**row, "ece": change(record["spec"], row)} for row in record["measurements"]]
         changed.append({**record, "measurements": rows})
-    return summary(arranged(CONFIG, changed))[0]
+    return arranged(CONFIG, changed)
+
+
+def recommended(change: Any) -> str:
+    return summary(changed_by(change))[0]
 
 
 def test_the_recommendation_follows_its_rule() -> None:
@@ -339,6 +387,11 @@ def test_the_recommendation_follows_its_rule() -> None:
     text = recommended(faintly)
     assert text.startswith("Ship spline+ACE: ")
     assert "over test samples (1.50 % -> 1.59 % against spline alone, 95 % interval" in text
+    # What follows says the same of it, and what its p is about.
+    (line,) = [s for s in summary(changed_by(faintly)) if s.startswith("spline+ACE: ")]
+    assert re.search(
+        r"1\.50 % -> 1\.59 %, higher \(p \S+ over seeds, not clear over test samples\)\.$", line
+    )
 
     def slightly(spec: Any, row: Any) -> float:
         """Worse than spline alone, yet better than anything else in both places."""

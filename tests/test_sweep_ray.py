@@ -19,6 +19,7 @@ from ace_ray.progress import Progress
 from ace_ray.session import ray_session
 from ace_ray.store import Store
 from ace_ray.sweep.engine import sweep
+from ace_ray.sweep.records import read_failures
 from ace_ray.sweep.splits import SplitSource
 from ace_ray.sweep.trial import EvaluationSplit, TrialResult, TrialSpec
 from ace_ray.sweep.tuner import Swept, run_trials
@@ -99,6 +100,12 @@ def test_a_trial_that_cannot_be_fitted_is_one_line(two_cpus: None, tmp_path: Pat
     assert len(done.failures) == 1
     assert done.failures[0].startswith("m spline+ace d=3 seed 1: hard set: difficulty 3 needs")
     assert len(records(store)) == 1
+    # The reason outlives the terminal, until a sweep has no failure.
+    (reason,) = read_failures(store, "run").items()
+    assert ": ".join(reason) == done.failures[0]
+    alone = keyed([ace("spline", method="alone", difficulty=None, seed=2)])
+    assert swept(store, sources, alone).failures == []
+    assert read_failures(store, "run") == {}
 
 
 def test_a_table_is_read_once(two_cpus: None, tmp_path: Path) -> None:

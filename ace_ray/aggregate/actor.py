@@ -15,7 +15,7 @@ from ace_ray.aggregate.study import output_path
 from ace_ray.aggregate.summary import summary
 from ace_ray.session import unwrapped
 from ace_ray.store import Store
-from ace_ray.sweep.records import read_record, recorded
+from ace_ray.sweep.records import read_failures, read_record, recorded
 from ace_ray.sweep.trial import TrialSpec
 
 
@@ -42,12 +42,14 @@ class Aggregator:
             made = STUDIES[study].show(results)
             self.store.write_json(f"{folder}/{output_path(study)}", made.as_plain())
         warnings = sorted({f"{_title(r)}: {w}" for r in records for w in r["warnings"]})
+        missing = [str(TrialSpec(**spec)) for key, spec in specs.items() if key not in done]
+        reasons = read_failures(self.store, run_id) if missing else {}
         self.store.write_json(
             f"{folder}/summary.json",
             {
                 "sentences": summary(results),
                 "warnings": warnings,
-                "missing": [str(TrialSpec(**s)) for k, s in specs.items() if k not in done],
+                "missing": {trial: reasons.get(trial, "") for trial in missing},
                 "diagrams": [d._asdict() for d in diagrams(results, records)],
             },
             indent=False,

@@ -26,6 +26,8 @@ COMPARATORS: Final = {
 }
 
 
+# What tables of the grid show; other methods come from studies.
+GRID: Final = frozenset({"uncalibrated", "alone", "ace", *COMPARATORS})
 _REACH: Final = 1.959964  # standard errors on either side of a 95 % interval
 
 
@@ -89,6 +91,7 @@ class Results:
         measured: Series -> split -> seed -> measurement.
         densities: Model -> the NLL of right and wrong samples of the calibration set.
         resampled: Series -> split -> the first seed's ECE, and that of its bootstrap resamples.
+        roles: Model -> split -> its role; models need not have the same splits.
     """
 
     groups: list[Group]
@@ -98,6 +101,7 @@ class Results:
     measured: dict[Series, dict[Place, dict[int | None, dict[str, Any]]]]
     densities: dict[str, Densities]
     resampled: dict[Series, dict[Place, tuple[float, list[float]]]]
+    roles: dict[str, dict[Place, str]]
 
     @classmethod
     def arrange(
@@ -119,13 +123,15 @@ class Results:
         measured: dict[Series, dict[Place, dict[int | None, dict[str, Any]]]] = {}
         densities: dict[str, Densities] = {}
         resampled: dict[Series, dict[Place, tuple[float, list[float]]]] = {}
-        seen: dict[Place, dict[str, Any]] = {}
+        seen: dict[tuple[Place, str], dict[str, Any]] = {}
+        roles: dict[str, dict[Place, str]] = {}
         for record in records:
             series = Series.of(record["spec"])
             places = measured.setdefault(series, {})
             for row, diagram in zip(record["measurements"], record["diagrams"], strict=True):
                 place = (row["benchmark"], row["split"])
-                seen.setdefault(place, row)
+                seen.setdefault((place, row["role"]), row)
+                roles.setdefault(series.model, {})[place] = row["role"]
                 places.setdefault(place, {})[record["spec"]["seed"]] = row
                 if "ece_resampled" in diagram:
                     drawn = (row["ece"], diagram["ece_resampled"])
@@ -135,10 +141,11 @@ class Results:
                     model = record["spec"]["model"]
                     known = densities.get(model)
                     densities[model] = density if known is None else known.plus(density)
-        shown = {"uncalibrated", "alone", "ace", *COMPARATORS}
         grid = {None, *difficulties}
-        rows = [s for s in asked if s.plain and s.method in shown and s.difficulty in grid]
-        return cls(_groups(seen), rows, tuple(difficulties), asked, measured, densities, resampled)
+        rows = [s for s in asked if s.plain and s.method in GRID and s.difficulty in grid]
+        return cls(
+            _groups(seen), rows, tuple(difficulties), asked, measured, densities, resampled, roles
+        )
 
     @property
     def inside(self) -> Group | None:
@@ -177,14 +184,30 @@ class Results:
             if s.model == model and s.method == method and calibrator in (None, s.calibrator)
         ]
 
+    def own(self, model: str, groups: Sequence[Group]) -> list[Group]:
+        """Return the groups cut to a model's own splits, without those it has no split for."""
+        roles = self.roles.get(model)
+        if roles is None:
+            return list(groups)  # no trial of it has a record: all of them are missing
+        cut = [
+            group._replace(splits=tuple(p for p in group.splits if roles.get(p) == group.role))
+            for group in groups
+        ]
+        return [group for group in cut if group.splits]
+
+    def planned(self, series: Series, group: Group) -> bool:
+        """Whether the run was to measure this: otherwise nothing is missing."""
+        return series in self.asked and bool(self.own(series.model, [group]))
+
     def matrix(self, series: Series, group: Group, metric: str) -> FloatArray | None:
-        """Return the metric (seeds, splits); None if a single measurement is missing."""
+        """Return the metric (seeds, the model's splits); None if one measurement is missing."""
         places, seeds = self.measured.get(series), self.asked.get(series)
-        if places is None or seeds is None or not group.splits:
+        own = self.own(series.model, [group])
+        if places is None or seeds is None or not own:
             return None
         rows = []
         for seed in seeds:
-            found = [places.get(place, {}).get(seed) for place in group.splits]
+            found = [places.get(place, {}).get(seed) for place in own[0].splits]
             values = [None if row is None else row.get(metric) for row in found]
             if None in values:
                 return None
@@ -203,6 +226,10 @@ class Results:
         estimate, since resampling inflates the ECE itself. None where no resamples were kept.
         """
         pairs = [self.resampled.get(series, {}) for series in (base, other)]
+        own = self.own(other.model, [group])
+        if not own:
+            return None
+        (group,) = own
         if not all(place in found for found in pairs for place in group.splits):
             return None
         drawn = [[found[place] for place in group.splits] for found in pairs]
@@ -219,8 +246,8 @@ class Results:
     def mean(
         self, series: Series, groups: Sequence[Group], metric: str = "ece"
     ) -> list[float] | None:
-        """Return the metric per seed, averaged over groups of equal weight."""
-        found = [self.values(series, group, metric) for group in groups]
+        """Return the metric per seed, averaged over the model's groups, of equal weight."""
+        found = [self.values(series, g, metric) for g in self.own(series.model, groups)]
         if not found or None in found:
             return None
         return [float(np.mean(v)) for v in zip(*(f for f in found if f), strict=True)]
@@ -233,14 +260,14 @@ class Results:
         return f"{prefix}{series}{suffix}"
 
 
-def _groups(seen: Mapping[Place, Mapping[str, Any]]) -> list[Group]:
-    inside = tuple(place for place, row in seen.items() if row["role"] == "id")
+def _groups(seen: Mapping[tuple[Place, str], Mapping[str, Any]]) -> list[Group]:
+    inside = tuple(place for place, role in seen if role == "id")
     groups = [Group("in-distribution", inside, "id")] if inside else []
     levels: dict[tuple[int, str], list[Place]] = {}
-    for place, row in seen.items():
-        if row["role"] == "ood" and row["severity"] is None:
+    for (place, role), row in seen.items():
+        if role == "ood" and row["severity"] is None:
             groups.append(Group(f"{place[0]}:{place[1]}", (place,)))
-        elif row["role"] == "ood":
+        elif role == "ood":
             levels.setdefault((row["severity"], row["benchmark"]), []).append(place)
     several = len({benchmark for _, benchmark in levels}) > 1
     for level, benchmark in sorted(levels, key=lambda k: k[0]):

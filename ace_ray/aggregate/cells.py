@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from ace_ray.aggregate.arrange import Group, Results, Series
-from ace_ray.aggregate.table import Cell, label, missing
+from ace_ray.aggregate.table import Cell, label, missing, nothing
 from ace_ray.calibration import Significance, holm, two_sample_t, welch
 
 SIGNIFICANT: Final = 0.05
@@ -55,6 +55,11 @@ def percent(values: list[float] | None, mark: str = "") -> Cell:
     return Cell(mean, f"{mean:.2f} ±{spread:.3f}" if spread > 1e-12 else f"{mean:.2f}", mark)
 
 
+def blank(results: Results, series: Series, group: Group) -> Cell:
+    """Return the cell of a series without values: missing, or never asked for."""
+    return missing() if results.planned(series, group) else nothing()
+
+
 def mark(
     base: list[float] | None, other: list[float] | None, *, own_variances: bool = False
 ) -> str:
@@ -90,7 +95,10 @@ def body(
         for group in groups:
             values = results.values(row.series, group, metric)
             base = results.values(row.base, group, metric) if row.base else None
-            cells.append(percent(values, mark(base, values)))
+            if values is None:
+                cells.append(blank(results, row.series, group))
+            else:
+                cells.append(percent(values, mark(base, values)))
         blocks.setdefault(row.series.model, []).append(cells)
     return [cells for block in blocks.values() for cells in ranked(block)]
 
@@ -107,6 +115,11 @@ def holm_note(
         if row.base is not None
         for group in groups
     }
+    return holm_verdict(tests)
+
+
+def holm_verdict(tests: Mapping[tuple[str, str], Significance | None]) -> list[str]:
+    """Say which of a table's tests, by row and column, do not survive Holm's correction."""
     adjusted = holm_adjusted(tests)
     if not adjusted:
         return []
@@ -120,8 +133,11 @@ def holm_note(
 
 
 def spread_note(results: Results) -> str:
-    """Return what ± and p mean."""
-    return f"mean ± standard deviation over {results.seeds} seeds"
+    """Return what ± means, and over which splits a mean is taken where models differ."""
+    pairs = ((results.own(m, [g]), g) for m in results.models() for g in results.groups)
+    apart = any(own and own != [group] for own, group in pairs)
+    note = f"mean ± standard deviation over {results.seeds} seeds"
+    return f"{note}; each model over its own splits" if apart else note
 
 
 def plain_rows(results: Results, methods: Sequence[str] = ()) -> list[Row]:

@@ -25,14 +25,14 @@ class Diagram(NamedTuple):
 def diagrams(results: Results, records: Iterable[Mapping[str, Any]]) -> list[Diagram]:
     """Add up the bins of every plain series over the splits of each group and over seeds."""
     sums: dict[tuple[Series, str], np.ndarray[Any, Any]] = {}
-    groups = {place: group.name for group in results.groups for place in group.splits}
+    groups = {(place, g.role): g.name for g in results.groups for place in g.splits}
     plain = set(results.series)
     for record in records:
         series = Series.of(record["spec"])
         if series not in plain:
             continue
         for row, bins in zip(record["measurements"], record["diagrams"], strict=True):
-            group = groups.get((row["benchmark"], row["split"]))
+            group = groups.get(((row["benchmark"], row["split"]), row["role"]))
             if group is None:
                 continue
             value = np.array([bins["samples"], bins["confidence"], bins["correct"]])

@@ -34,8 +34,9 @@ def recommendation(results: Results, model: str) -> str:
     its own calibrator but beats that choice on both counts is taken instead.
     """
     prefix = f"{model}: " if len(results.models()) > 1 else ""
-    if not results.shifted:
-        return f"{prefix}No recommendation: this run has no split under shift (role `ood`)."
+    if not results.own(model, results.shifted):
+        what = "this model" if prefix else "this run"
+        return f"{prefix}No recommendation: {what} has no split under shift (role `ood`)."
     known, lost = [], []
     for series in (s for s in results.series if s.model == model):
         candidate = _candidate(results, series)
@@ -85,9 +86,16 @@ def _candidate(results: Results, series: Series) -> _Candidate | None:
     if shifted is None:
         return None
     name = results.name(series).removeprefix(f"{series.model}: ")
-    inside = results.values(series, results.inside) if results.inside else None
+    group = _own_inside(results, series.model)
+    inside = results.values(series, group) if group else None
     level = None if inside is None else float(np.mean(inside))
     return _Candidate(name, series, float(np.mean(shifted)), level, *_inside(results, series))
+
+
+def _own_inside(results: Results, model: str) -> Group | None:
+    """Return the in-distribution test of a model; models need not have the same splits."""
+    inside = [results.inside] if results.inside else []
+    return next(iter(results.own(model, inside)), None)
 
 
 def _lower(one: _Candidate, other: _Candidate) -> bool:
@@ -97,11 +105,11 @@ def _lower(one: _Candidate, other: _Candidate) -> bool:
 
 def _inside(results: Results, series: Series) -> tuple[str, bool]:
     """Return what a method does in-distribution, in words, and whether it harms."""
-    group = results.inside
+    group = _own_inside(results, series.model)
     if series.method == "uncalibrated":
         return "", False
     if group is None:
-        return "in-distribution not measured, this run has no split with the role `id`", False
+        return "in-distribution not measured, there is no split with the role `id`", False
     raw = Series(series.model, None, "uncalibrated")
     plain = series.method == "alone" or series.calibrator is None
     base = raw if plain else series.alone()
@@ -149,14 +157,11 @@ def _peer(best: _Candidate, known: list[_Candidate]) -> str:
 
 def changes(results: Results) -> list[str]:
     """Say in words what each ACE did at the strongest shift and in-distribution."""
-    strongest = results.shifted[-1] if results.shifted else None
     sentences = []
     for row in plain_rows(results, ["ace"]):
-        parts = [
-            _change(results, row.series, group)
-            for group in (strongest, results.inside)
-            if group is not None
-        ]
+        shifted = results.own(row.series.model, results.shifted)
+        groups = [*shifted[-1:], _own_inside(results, row.series.model)]
+        parts = [_change(results, row.series, group) for group in groups if group is not None]
         if parts:
             sentences.append(f"{row.name}: " + "; ".join(parts) + ".")
     return sentences
@@ -170,8 +175,12 @@ def _change(results: Results, ace: Series, group: Group) -> str:
     test = compare(before, after)
     if test is None:
         return f"{group.name} ECE {numbers} (one seed, not tested)"
+    # Seeds draw the hard set alone: what is clear over them may be luck of the test samples.
+    sign = "exact" if test.p is None else f"p {p_text(test.p)} over seeds"
     if not significant(test):
-        return f"{group.name} ECE {numbers}, no significant change (p {p_text(test.p)})"
+        return f"{group.name} ECE {numbers}, no significant change ({sign})"
     verb = "lower" if np.mean(after) < np.mean(before) else "HIGHER"
-    sign = "exact" if test.p is None else f"p {p_text(test.p)}"
+    interval = results.interval(ace.alone(), ace, group)
+    if interval is not None and interval[0] <= 0 <= interval[1]:
+        return f"{group.name} ECE {numbers}, {verb.lower()} ({sign}, not clear over test samples)"
     return f"{group.name} ECE {numbers}, {verb} ({sign})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 MISSING = "missing"
+NOTHING = "–"
 
 
 class Cell(NamedTuple):
@@ -45,6 +46,11 @@ def label(text: str) -> Cell:
 def missing() -> Cell:
     """Return the cell of a measurement that does not exist."""
     return Cell(None, MISSING, MISSING)
+
+
+def nothing() -> Cell:
+    """Return the cell of a measurement that the run was never to make."""
+    return Cell(None, NOTHING)
 
 
 def p_text(p: float | None) -> str:

@@ -11,6 +11,8 @@ _UNFIT: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
 )
 _MARKDOWN: Final = re.compile(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+# Where a name may be broken: behind what joins its words, never inside one or inside a number.
+_JOINT: Final = re.compile(r"(?<=[+._/-])(?=[^\W\d_])")
 _FORMULA: Final = ("=", "+", "-", "@")
 _LATEX: Final = {
     "\\": r"\textbackslash{}",
@@ -54,6 +56,11 @@ def clean(text: str) -> str:
 def markup(text: str) -> str:
     """Return text for HTML and SVG, in an element or an attribute."""
     return escape(clean(text), quote=True)
+
+
+def breakable(text: str) -> str:
+    """Return text for HTML that a narrow column breaks between the words of a name."""
+    return "<wbr>".join(markup(part) for part in _JOINT.split(clean(text)))
 
 
 def markdown_text(text: str) -> str:

@@ -6,7 +6,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     if (row.dataset.child !== undefined && blocks.length) blocks[blocks.length - 1].push(row);
     else blocks.push([row]);
   const value = (block, i) => {
-    const cell = block[0].cells[i], text = cell.textContent.trim();
+    const cell = block[0].cells[i], text = cell.textContent.trim().replace(/^–$/, "");
     return cell.dataset.v !== undefined ? Number(cell.dataset.v) : i === 0 ? text : text || null;
   };
   const order = (a, b) => {

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ace_ray.aggregate.table import Cell, Table
 from ace_ray.report.compose import Composed, style, swatch
-from ace_ray.report.escape import clean, markup
+from ace_ray.report.escape import breakable, clean, markup
 from ace_ray.report.provenance import LogitSource, Warned
 from ace_ray.report.text import ARROWS, notes_of, number_of, rank_of
 
@@ -23,7 +23,7 @@ class Contents(NamedTuple):
 
     manifest: Mapping[str, Any]
     sentences: Sequence[str]
-    missing: Sequence[str]
+    missing: Mapping[str, str]  # trials without a record, and why
     warnings: Sequence[Warned]
     tables: Sequence[Table]
     figures: Sequence[Composed]
@@ -35,6 +35,7 @@ def page(contents: Contents) -> str:
     """Return the report as HTML. Its own script is the only one that a browser will run."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"clean": clean, "arrows": _arrows, "lines": _lines}
+    environment.filters["breakable"] = lambda text: Markup(breakable(text))  # noqa: S704 - escaped
     manifest = contents.manifest
     script = _part("page.js")
     # The policy names the script by its digest: no other one runs, however it came in.
@@ -48,6 +49,7 @@ def page(contents: Contents) -> str:
         models=_names(manifest["config"]["models"]),
         benchmarks=_names(manifest["config"]["benchmarks"]),
         facts=_facts(contents),
+        failed=_failed(contents.missing),
         quarantine=_quarantine(contents.sources),
         notes_of=notes_of,
         indented=_indented,
@@ -90,7 +92,8 @@ def _cell(cell: Cell) -> Markup:
     rank = {1: "rank1", 2: "rank2"}.get(rank_of(cell) or 0)
     classes = [name for name in (cell.mark, rank) if name]
     text, sign, spread = cell.text.strip().partition("±")
-    inner = markup(text) + (f'<span class="sd">±{markup(spread)}</span>' if sign else "")
+    inner = breakable(text) if isinstance(cell.value, str) else markup(text)
+    inner += f'<span class="sd">±{markup(spread)}</span>' if sign else ""
     if cell.mark in ARROWS:
         hidden = f'<span class="visually-hidden"> {markup(cell.mark)}</span>'
         inner += f' <span aria-hidden="true">{ARROWS[cell.mark]}</span>{hidden}'
@@ -106,6 +109,14 @@ def _git(manifest: Mapping[str, Any]) -> str:
         return str(found or "")
     changed = "with uncommitted changes" if found.get("dirty") else "without changes"
     return f"git commit {found.get('commit')}, {changed}"
+
+
+def _failed(missing: Mapping[str, str]) -> list[Warned]:
+    """Return each reason once, with the trials that it failed."""
+    found: dict[str, list[str]] = {}
+    for trial, reason in missing.items():
+        found.setdefault(reason or "no record yet, run again", []).append(trial)
+    return [Warned(reason, trials) for reason, trials in found.items()]
 
 
 def _facts(contents: Contents) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from ace_ray.report.text import comma_separated, markdown
 from ace_ray.store import Store, encode
 
 # Raise it when the same tables give another report: finished runs are then rendered again.
-REPORT_CODE: Final = "report-5"
+REPORT_CODE: Final = "report-6"
 _LOOKED_AT: Final = (
     "model", "benchmark", "split", "role", "method", "difficulty", "fixed_alpha", "batch",
     "alpha", "alpha_raw", "n", "accuracy",

@@ -8,7 +8,7 @@ import math
 from typing import Final
 from unicodedata import combining, east_asian_width
 
-from ace_ray.aggregate.table import Cell, Table
+from ace_ray.aggregate.table import NOTHING, Cell, Table
 from ace_ray.report.escape import clean, csv_text, markdown_text
 
 ARROWS: Final = {"better": "▲", "worse": "▼"}
@@ -95,6 +95,8 @@ def notes_of(table: Table) -> list[str]:
         notes.append("▲ better (lower ECE), ▼ worse than the calibrator alone, p < 0.05")
     if "missing" in marks:
         notes.append("missing: a trial has no record; never a mean over fewer")
+    if any(cell.text == NOTHING for row in table.rows for cell in row):
+        notes.append(f"{NOTHING}: not asked of this run, which has no such split or trial")
     return notes
 
 

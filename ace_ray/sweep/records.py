@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ace_ray.errors import IntegrityError
@@ -27,6 +28,29 @@ def partial_path(run_id: str, split_key: str) -> str:
 def record_path(run_id: str, key: str) -> str:
     """Return where a trial's record lies in the store."""
     return f"{trials_folder(run_id)}/{key}.json"
+
+
+def failures_path(run_id: str) -> str:
+    """Return where the reasons of trials that failed in the last sweep lie in the store."""
+    return f"runs/{run_id}/failures.json"
+
+
+def write_failures(store: Store, run_id: str, reasons: Mapping[str, str]) -> None:
+    """Keep why trials failed, by trial; if none did, what an earlier sweep left is deleted."""
+    if reasons:
+        store.write_json(failures_path(run_id), {"failures": dict(reasons)})
+    else:
+        store.delete(failures_path(run_id))
+
+
+def read_failures(store: Store, run_id: str) -> dict[str, str]:
+    """Return why trials failed in the last sweep, by trial."""
+    if not store.has(failures_path(run_id)):
+        return {}
+    found: dict[str, str] = store.read_document(failures_path(run_id), {"failures": dict})[
+        "failures"
+    ]
+    return found
 
 
 def write_record(store: Store, run_id: str, key: str, spec: TrialSpec, result: TrialResult) -> None:

@@ -30,7 +30,13 @@ from ace_ray.sweep.budget import give_back, needed, share
 from ace_ray.sweep.engine import assemble, fit_many, measure_split, need_calibration
 from ace_ray.sweep.fits import Domains, FitSpec, Fitted, needed_fits
 from ace_ray.sweep.pieces import Pieces
-from ace_ray.sweep.records import partial_path, partials_folder, recorded, write_record
+from ace_ray.sweep.records import (
+    partial_path,
+    partials_folder,
+    recorded,
+    write_failures,
+    write_record,
+)
 from ace_ray.sweep.splits import SplitSource, opened, pooled, table_size
 from ace_ray.sweep.trial import TrialSpec
 
@@ -153,7 +159,10 @@ def run_trials(
                 break
             _tune(store, run_id, left, shared_pieces, progress, cpus, callbacks)
     lost = specs.keys() - failed.keys() - recorded(store, run_id)
-    failures = sorted([*failed.values(), *(f"{specs[key]}: its worker died" for key in lost)])
+    reasons = {str(specs[key]): reason for key, reason in failed.items()}
+    reasons |= {str(specs[key]): "its worker died" for key in lost}
+    write_failures(store, run_id, reasons)
+    failures = sorted(f"{trial}: {reason}" for trial, reason in reasons.items())
     seconds = shared - start, time.monotonic() - shared
     store.delete(partials_folder(run_id))
     return Swept(failures, results, total, seconds)
@@ -330,10 +339,10 @@ def _tune(
 
 
 def _failures(specs: Mapping[str, TrialSpec], pieces: Mapping[str, list[str]]) -> dict[str, str]:
-    """Return one line per trial that could not be fitted."""
+    """Return why trials could not be fitted, by key."""
     failed = {}
-    for key, spec in specs.items():
+    for key in specs:
         wrong = [json.loads(piece) for piece in pieces[key] if piece.startswith('{"error"')]
         if wrong:
-            failed[key] = str(assemble(spec, wrong))
+            failed[key] = str(wrong[0]["error"])
     return failed

@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from ace_ray.report.compose import style
-from ace_ray.report.escape import clean, markup
+from ace_ray.report.escape import breakable, clean, markup
 from ace_ray.store import Store
 from ace_ray.watch.history import INSIDE, SHIFTED, Entry, Measure, read_history
 
@@ -151,6 +151,7 @@ def page(entries: Sequence[Entry]) -> str:
     """Return the leaderboard as HTML; its own script is the only one that a browser will run."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["clean"] = clean
+    environment.filters["breakable"] = lambda text: Markup(breakable(text))  # noqa: S704 - escaped
     script = _part("ace_ray.report", "page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     css = style() + _part("ace_ray.report", "page.css") + _part("ace_ray.watch", "leaderboard.css")

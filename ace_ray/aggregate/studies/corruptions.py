@@ -8,9 +8,21 @@ from typing import Final
 import numpy as np
 
 from ace_ray.aggregate.arrange import Group, Results, Series
-from ace_ray.aggregate.cells import Row, body, holm_note, mark, percent, plain_rows, ranked
+from ace_ray.aggregate.cells import (
+    Row,
+    blank,
+    body,
+    compare,
+    holm_note,
+    holm_verdict,
+    mark,
+    percent,
+    plain_rows,
+    ranked,
+)
 from ace_ray.aggregate.study import NO_CORRUPTION, Study, absent
 from ace_ray.aggregate.table import Cell, Table, label
+from ace_ray.calibration import Significance
 
 _RIVALS: Final = ("ensemble", "svi", "ll_svi", "svi_avuts", "svi_avuc")
 _QUARTILES: Final = {"lower quartile": 25, "median": 50, "upper quartile": 75}
@@ -53,17 +65,21 @@ def quartiles(results: Results) -> Table:
     """
     groups = results.strongest
     blocks: dict[tuple[str, str], list[list[Cell]]] = {}
+    tests: dict[tuple[str, str], Significance | None] = {}
     for group in groups:
         prefix = f"{_benchmark(group)}: " if len(groups) > 1 else ""
         for row in plain_rows(results):
-            base = None if row.base is None else _per_seed(results, row.base, group)
+            base = {} if row.base is None else _per_seed(results, row.base, group)
             mine = _per_seed(results, row.series, group)
-            cells = [
-                percent(mine.get(name), mark(base.get(name) if base else None, mine.get(name)))
-                for name in _COLUMNS
-            ]
-            key = (group.name, row.series.model)
-            blocks.setdefault(key, []).append([label(prefix + row.name), *cells])
+            cells = [label(prefix + row.name)]
+            for name in _COLUMNS:
+                if name not in mine:
+                    cells.append(blank(results, row.series, group))
+                    continue
+                pair = base.get(name), mine[name]
+                tests[prefix + row.name, name] = compare(*pair)
+                cells.append(percent(mine[name], mark(*pair)))
+            blocks.setdefault((group.name, row.series.model), []).append(cells)
     count = f"{len(groups[0].splits)} corruptions" if groups else "corruptions"
     return Table(
         "quartiles",
@@ -72,7 +88,7 @@ def quartiles(results: Results) -> Table:
         [cells for block in blocks.values() for cells in ranked(block)],
         [*([] if groups else [NO_CORRUPTION]), *absent(results, _RIVALS),
          f"quartiles over corruptions of each seed, mean ± standard deviation over {results.seeds} "
-         "seeds"],
+         "seeds", *holm_verdict(tests)],
     )  # fmt: skip
 
 

@@ -61,8 +61,9 @@ def fig_difficulty(results: Results) -> Figure:
     if inside is None:
         plot.notes.append(NO_TEST)
     ticks = [f"{d:g}" for d in _DIFFICULTIES]
-    for model in results.models() if inside else []:
-        assert inside is not None
+    for model in results.models():
+        if inside is None or not results.own(model, [inside]):
+            continue
         curves = []
         for calibrator in results.calibrators():
             series = [Series(model, calibrator, "hard", d) for d in _DIFFICULTIES]
@@ -91,8 +92,9 @@ def fig_id(results: Results) -> Figure:
     plot = Plot()
     inside = results.inside
     plot.notes += [] if inside else [NO_TEST]
-    for model in results.models() if inside else []:
-        assert inside is not None
+    for model in results.models():
+        if inside is None or not results.own(model, [inside]):
+            continue
         ticks, points = [], []
         rows = [row for row in plain_rows(results) if row.series.model == model]
         for i, row in enumerate(rows):
@@ -133,11 +135,12 @@ def _cut(plain: Series, field: str, n: int) -> Series:
 def fig_size(results: Results) -> Figure:
     """ECE against the size of D_o and of D_h, one cut at a time (Fig. 4)."""
     plot = Plot()
-    shown = [g for g in (results.inside, *results.shifted[:1]) if g is not None]
     for field, name, sizes in (("size", "D_o", _SIZES), ("hard_size", "D_h", _HARD_SIZES)):
         for model in results.models():
             whole = dict(zip(("size", "hard_size"), _sizes(results, model), strict=True))[field]
             kept = [n for n in sizes if n < whole]
+            tests = [results.inside, *results.own(model, results.shifted)[:1]]
+            shown = [g for g in tests if g is not None]
             for calibrator in results.calibrators():
                 plain = Series(model, calibrator, "ace", results.difficulties[0])
                 series = [*(_cut(plain, field, n) for n in kept), plain]
@@ -145,7 +148,7 @@ def fig_size(results: Results) -> Figure:
                     plot.curve(
                         g.name, [(float(i), results.values(s, g)) for i, s in enumerate(series)]
                     )
-                    for g in shown
+                    for g in results.own(model, shown)
                 ]
                 prefix = f"{model}: " if len(results.models()) > 1 else ""
                 ticks = [*(f"{n:,}" for n in kept), f"all {whole:,}"]

@@ -38,7 +38,7 @@ def _tested(results: Results, name: str, title: str, *, own_variances: bool) -> 
          results.values(row.series, group), results.interval(row.base, row.series, group))
         for row in plain_rows(results, ["ace"])
         if row.base is not None
-        for group in results.groups
+        for group in results.own(row.series.model, results.groups)
     ]  # fmt: skip
     tests = {key: compare(alone, ace, own_variances=own_variances) for key, alone, ace, _ in pairs}
     adjusted = holm_adjusted(tests)

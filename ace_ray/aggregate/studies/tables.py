@@ -8,6 +8,7 @@ from typing import Any, Final
 from ace_ray.aggregate.arrange import Results, Series
 from ace_ray.aggregate.cells import (
     Row,
+    blank,
     body,
     compare,
     holm_note,
@@ -18,7 +19,7 @@ from ace_ray.aggregate.cells import (
     spread_note,
 )
 from ace_ray.aggregate.study import NO_SHIFT, NO_TEST, Study, absent
-from ace_ray.aggregate.table import Cell, Table, label, missing, p_text
+from ace_ray.aggregate.table import Cell, Table, label, nothing, p_text
 
 
 def _wanting(results: Results) -> list[str]:
@@ -95,9 +96,12 @@ def severity(results: Results) -> Table:
                 cells.append([label(title), *_p_cells(results, row.base, row.series)])
         ace = next((r.series for r in mine if r.series.method == "ace"), None)
         if ace is not None:
-            alphas = [results.values(ace, g, "alpha") for g in results.groups]
+            alphas = {g: results.values(ace, g, "alpha") for g in results.groups}
             title = f"{model}: alpha" if len(results.models()) > 1 else "alpha"
-            shown = [missing() if a is None else Cell(a[0], f"{a[0]:.3f}") for a in alphas]
+            shown = [
+                blank(results, ace, g) if a is None else Cell(a[0], f"{a[0]:.3f}")
+                for g, a in alphas.items()
+            ]
             cells.append([label(title), *shown])
     return Table(
         "severity",
@@ -118,7 +122,7 @@ def _p_cells(results: Results, alone: Series, ace: Series) -> list[Cell]:
         pair = results.values(alone, group), results.values(ace, group)
         test = compare(*pair)
         if test is None:
-            cells.append(missing() if None in pair else Cell(None, "one seed"))
+            cells.append(blank(results, ace, group) if None in pair else Cell(None, "one seed"))
         else:
             cells.append(Cell(test.p, p_text(test.p)))
     return cells
@@ -151,12 +155,13 @@ def alpha(results: Results) -> Table:
         ]
         for (model, shift), found in known.items()
     ]
+    clipped = any(cell.text.endswith("*") for row in rows for cell in row[1:])
     return Table(
         "alpha",
         "Adaptive weight alpha per split",
         ["split", "as it is", *(f"severity {level}" for level in levels)],
         rows,
-        ["* clipped to [0, 1]; results.parquet keeps alpha_raw"],
+        ["* clipped to [0, 1]; results.parquet keeps alpha_raw"] if clipped else [],
     )
 
 
@@ -189,13 +194,15 @@ def wilds(results: Results) -> Table:
     columns = list(dict.fromkeys(str(s) for s in results.series))
     for model in results.models():
         mine = {str(s): s for s in reversed(results.series) if s.model == model}
-        for group in results.groups:
+        for group in results.own(model, results.groups):
             line = []
             for name in columns:
                 series = mine.get(name)
-                values = results.values(series, group) if series else None
-                paired = series is not None and series.method == "ace"
-                base = results.values(series.alone(), group) if series and paired else None
+                if series is None:
+                    line.append(nothing())
+                    continue
+                values = results.values(series, group)
+                base = results.values(series.alone(), group) if series.method == "ace" else None
                 line.append(percent(values, mark(base, values)))
             # Ranks are given down a column: turn the row on its side.
             best = [pair[1] for pair in ranked([[label(""), cell] for cell in line])]

@@ -34,7 +34,7 @@ def fig_d(results: Results) -> Figure:
 
     def panel(model: str, calibrator: str) -> tuple[list[Curve], list[tuple[float, str]]]:
         curves = []
-        for group in results.shifted:
+        for group in results.own(model, results.shifted):
             points = [
                 (d, results.values(Series(model, calibrator, "ace", d), group))
                 for d in _DIFFICULTIES
@@ -87,7 +87,7 @@ def fig_alpha(results: Results) -> Figure:
     def panel(model: str, calibrator: str) -> tuple[list[Curve], list[tuple[float, str]]]:
         ace = _ace(results, model, calibrator)
         curves, marks = [], []
-        for group in results.shifted:
+        for group in results.own(model, results.shifted):
             found = [(a, results.values(ace._replace(fixed_alpha=a), group)) for a in _DENSE]
             # Other studies may have tried some of these weights with more seeds.
             curves.append(plot.curve(group.name, [(a, v[:1] if v else None) for a, v in found]))
@@ -119,7 +119,7 @@ def fig_batch(results: Results) -> Figure:
         steps = [ace.alone(), *(ace._replace(batch=n) for n in _BATCHES), ace]
         curves = [
             plot.curve(g.name, [(float(i), results.values(s, g)) for i, s in enumerate(steps)])
-            for g in results.groups
+            for g in results.own(model, results.groups)
         ]
         return curves, []
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ace_ray import errors
 from ace_ray.errors import AceRayError
-from ace_ray.stopping import heed_terminate
+from ace_ray.stopping import heed_terminate, held
 
 
 @contextmanager
@@ -37,18 +37,18 @@ def ray_session(cpus: int | None = None) -> Iterator[None]:
     if not remote:
         # The driver's C++ half prints harmless "E" lines to the terminal at its default level.
         os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    with nullcontext() if remote else _silent_stderr():
-        ray.init(
-            # Without "local", Ray would attach to any cluster that was ever started here.
-            address=None if remote else "local",
-            num_cpus=None if remote else cpus,
-            include_dashboard=None if remote else False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-    # Ray's own handler would end the driver at once, with native stack lines.
-    heed_terminate()
     try:
+        with held(), nullcontext() if remote else _silent_stderr():
+            ray.init(
+                # Without "local", Ray would attach to any cluster that was ever started here.
+                address=None if remote else "local",
+                num_cpus=None if remote else cpus,
+                include_dashboard=None if remote else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        # Ray's own handler would end the driver at once, with native stack lines.
+        heed_terminate()
         yield
     finally:
         ray.shutdown()

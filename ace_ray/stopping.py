@@ -18,6 +18,7 @@ Cause: TypeAlias = Literal["interrupt", "terminate", "time"]
 # Ray's native half turns whatever a signal handler raises into a plain KeyboardInterrupt, or worse:
 # why it was raised has to be kept beside it.
 _causes: list[Cause] = []
+_held: list[bool] = []  # while not empty, a stop waits
 
 
 def cause() -> Cause:
@@ -34,13 +35,30 @@ def heed_terminate() -> None:
 def _on_terminate(_: int, __: FrameType | None) -> None:
     # Only once: the clean-up that follows must not be stopped in its turn.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _causes.append("terminate")
-    raise KeyboardInterrupt
+    _stop("terminate")
 
 
 def _on_time(_: int, __: FrameType | None) -> None:
-    _causes.append("time")
-    raise KeyboardInterrupt
+    _stop("time")
+
+
+def _stop(why: Cause) -> None:
+    _causes.append(why)
+    if not _held:
+        raise KeyboardInterrupt
+    _held[-1] = True
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let a stop wait until what is inside is done: Ray crashes if its start is cut short."""
+    _held.append(False)
+    try:
+        yield
+    finally:
+        stopped = _held.pop()
+    if stopped:
+        raise KeyboardInterrupt
 
 
 @contextmanager

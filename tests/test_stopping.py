@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.stopping import cause, heed_terminate, time_limit
+from ace_ray.stopping import cause, heed_terminate, held, time_limit
 from tests.conftest import SMALL, ace_ray, command
 from tests.test_chaos import (  # noqa: F401 (fixtures)
     SPLITS,
@@ -46,6 +46,20 @@ def test_time_is_up() -> None:
     with time_limit(None), time_limit(1):
         pass
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_a_stop_waits_while_it_is_held() -> None:
+    passed = []
+
+    def slowly() -> None:
+        with time_limit(0.05 / 3600), held():
+            time.sleep(0.2)
+            passed.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        slowly()
+    assert passed
+    assert cause() == "time"
 
 
 def test_max_hours_says_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

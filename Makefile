@@ -7,6 +7,9 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 
 .PHONY: demo test test-all lint bench clean
 
+# Two processes: most of a Ray test is waiting. Files stay together, for their fixtures' sake.
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile
+
 # Installed once per change of the requirements; the stamps keep later calls instant.
 .venv/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -38,10 +41,10 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 test: lint .venv-moto/ready
-	$(BIN)/pytest
+	$(PYTEST)
 
 test-all: lint .venv-moto/ready
-	$(BIN)/pytest -m ''
+	$(PYTEST) -m ''
 
 bench: .venv/bench
 	$(BIN)/python -m bench.calibration

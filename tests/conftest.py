@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from ace_ray.config import load
 
@@ -63,9 +64,16 @@ def ace_ray(*arguments: object, prefix: Sequence[str] = ()) -> Done:
 
 
 @pytest.fixture(scope="session")
-def small_run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def small_run(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, Any]:
     """A finished run of `configs/glyphs-small.yaml`; tests must not change its store."""
-    store = tmp_path_factory.mktemp("small") / "store"
-    done = ace_ray("run", SMALL, "--store", store, "--json")
-    assert done.code == 0, done.stderr
-    return {**done.json, "store": store, "stderr": done.stderr}
+    base = tmp_path_factory.getbasetemp()
+    # The folder that all processes of pytest-xdist share: whoever comes first makes the run.
+    folder = (base if worker_id == "master" else base.parent) / "small"
+    folder.mkdir(exist_ok=True)
+    known = folder / "run.json"
+    with FileLock(folder / "lock"):
+        if not known.exists():
+            done = ace_ray("run", SMALL, "--store", folder / "store", "--json")
+            assert done.code == 0, done.stderr
+            known.write_text(json.dumps({**done.json, "stderr": done.stderr}))
+    return {**json.loads(known.read_text()), "store": folder / "store"}

@@ -58,7 +58,9 @@ class Bench:
             + f"extraction: {extraction}\n"
             "sweep: {difficulty: [1], seeds: [1, 2]}\n"
         )
-        return ace_ray(verb, config, "--store", self.store, "--json", *arguments)
+        # One worker: the start of a second costs more than all these images.
+        one = ("--cpus", 1) if verb in ("run", "logits") else ()
+        return ace_ray(verb, config, "--store", self.store, "--json", *one, *arguments)
 
 
 @needs_shared
@@ -247,7 +249,7 @@ def test_models_never_meet_and_new_weights_have_a_new_key(tmp_path: Path) -> Non
     )
     planned = ace_ray("plan", config, "--store", bench.store, "--json").json
     assert (planned["splits"], planned["splits_cached"]) == (2, 0)
-    assert ace_ray("logits", config, "--store", bench.store).code == 0
+    assert ace_ray("logits", config, "--store", bench.store, "--cpus", 1).code == 0
     assert not np.allclose(table(bench.store, "b", "trees", "test")["logits"], first["logits"])
     np.testing.assert_array_equal(table(bench.store, "net", "trees", "test")["logits"],
                                   first["logits"])  # fmt: skip
@@ -347,14 +349,14 @@ def test_what_goes_wrong_in_a_worker_is_one_line(tmp_path: Path) -> None:
     config = tmp_path / "run.yaml"
     plain = config.read_text()
     config.write_text(plain.replace("architecture:", "mc: 3, architecture:"))
-    done = ace_ray("logits", config, "--store", bench.store)
+    done = ace_ray("logits", config, "--store", bench.store, "--cpus", 1)
     assert done.code == 2
     assert "error: net: mc: all passes are the same" in done.stderr.strip().splitlines()[-1]
     state = load_file(bench.weights)
     state["linear.bias"][:] = float("nan")
     save_file(state, bench.weights)
     config.write_text(plain)
-    done = ace_ray("logits", config, "--store", bench.store)
+    done = ace_ray("logits", config, "--store", bench.store, "--cpus", 1)
     assert done.code == 2
     assert "images are not finite" in done.stderr.strip().splitlines()[-1]
     assert not list(bench.store.rglob(MARKER))

@@ -312,7 +312,13 @@ def test_one_worker_or_two_give_the_same_bytes(small_run: dict[str, Any], tmp_pa
 
 
 @pytest.mark.parametrize(
-    "name", ["results.parquet", "report.html", "tables/severity.json", "summary.json"]
+    "name",
+    [
+        "results.parquet",
+        "report.html",
+        pytest.param("tables/severity.json", marks=pytest.mark.slow),
+        pytest.param("summary.json", marks=pytest.mark.slow),
+    ],
 )
 def test_outputs_that_are_gone_are_made_again(
     small_run: dict[str, Any], tmp_path: Path, name: str

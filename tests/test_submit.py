@@ -55,7 +55,8 @@ def ended(process: subprocess.Popen[bytes]) -> None:
     children = psutil.Process(process.pid).children(recursive=True)
     process.terminate()
     process.wait(60)
-    _, alive = psutil.wait_procs(children, 30)
+    # Ray leaves its agents of jobs to notice by themselves, which may take them a minute.
+    _, alive = psutil.wait_procs(children, 5)
     for child in alive:
         child.kill()
 

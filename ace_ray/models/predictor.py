@@ -195,6 +195,10 @@ class Predictor:
     @contextmanager
     def _seeded(self, seed: int) -> Iterator[None]:
         """Draw from a seed of our own and leave the process's generators as they were."""
+        if not self.model.config.mc:
+            # Nothing is drawn, and seeding would take a share of each small batch.
+            yield
+            return
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(seed)
             yield

@@ -66,6 +66,7 @@ PROTOCOL: Final = tuple(
 )
 # Images are corrupted in blocks of this many pixels, which fit in a core's cache.
 _BLOCK_PIXELS = 2**16
+_MASK: Final = 2**64 - 1
 
 
 def constants(
@@ -111,11 +112,12 @@ def corrupt(
     if len(seeds) != n:
         raise DataError(f"seeds: expected one per image, {n}, got {len(seeds)}")
     function = partial(weather.frost, textures=textures) if name == "frost" else CORRUPTIONS[name]
+    words = np.array([seed & _MASK for seed in seeds], np.uint64)
     out = np.empty_like(images)
     block = max(1, _BLOCK_PIXELS // (h * w))
     for start in range(0, n, block):
         part = slice(start, start + block)
-        levels = function(images[part], c, Draws(seeds[part]))
+        levels = function(images[part], c, Draws(words[part]))
         if levels.dtype == np.uint8:
             out[part] = levels
             continue

@@ -18,7 +18,6 @@ from ace_ray.arrays import FloatArray
 
 GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 MIXERS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-_MASK: Final = 2**64 - 1
 
 
 def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -33,12 +32,15 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 class Draws:
     """The random numbers of a batch; successive calls give successive numbers.
 
+    Args:
+        seeds: One per sample, below 2^64.
+
     Attributes:
         keys: (N,) hashed seeds; the i-th word of a sample is the hash of its key + i GOLDEN.
     """
 
-    def __init__(self, seeds: Sequence[int]) -> None:
-        self.keys = _mix(np.array([seed & _MASK for seed in seeds], np.uint64) + GOLDEN)
+    def __init__(self, seeds: Sequence[int] | NDArray[np.uint64]) -> None:
+        self.keys = _mix(np.asarray(seeds, np.uint64) + GOLDEN)
         self._used = 0
 
     @property

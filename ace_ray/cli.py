@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from ace_ray import __version__
 from ace_ray.console import OneLineGroup, reports_errors, with_arguments
 from ace_ray.errors import AceRayError, UsageError, nearest
 from ace_ray.progress import say
+from ace_ray.report.escape import clean
 from ace_ray.submit_command import submit
 from ace_ray.watch.commands import leaderboard, rebenchmark
 
@@ -72,8 +74,14 @@ def _planned(
 ) -> Any:
     from ace_ray.plan import make_plan
     from ace_ray.store import Store
+    from ace_ray.submit import outlives_job
 
     config = _configured(path, store, cpus, data_root)
+    if "_ray_pkg_" in str(Path.cwd()) and not outlives_job(config.store):
+        say(
+            f"warning: store {config.store} lies in the job's own folder, which Ray throws away; "
+            "give --store a URI or an absolute path that all nodes share"
+        )
     plan = make_plan(config, Store.open(config.store), repair=repair)
     # For what a stopped command says of the rest.
     click.get_current_context().obj = plan
@@ -81,12 +89,13 @@ def _planned(
 
 
 def _run(plan: Any, as_json: bool) -> None:
-    from ace_ray.report.render import read_tables
+    from ace_ray.report.render import read_tables, warned
     from ace_ray.report.text import terminal
     from ace_ray.run import run
 
     outcome = run(plan)
     found = outcome.as_plain()
+    found["warnings"] = [warning.message for warning in warned(plan.store, plan.run_id)]
     if as_json:
         click.echo(json.dumps(found))
     else:
@@ -96,6 +105,8 @@ def _run(plan: Any, as_json: bool) -> None:
             click.echo(f"\n{terminal(table)}\n")
         for line in summary["sentences"]:
             click.echo(line)
+        for message in found["warnings"]:
+            click.echo(f"Warning: {clean(message)}; the report says where")
         if not found["splits_extracted"] and not found["trials_run"]:
             click.echo("Nothing was computed: every split and trial was in the store.")
         click.echo(f"Report: {found['report']}")

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
+from ace_ray.report.escape import clean
+
 _LIVE_SECONDS: Final = 0.2
 _PLAIN_SECONDS: Final = 15.0
 
@@ -30,7 +32,8 @@ def structured() -> bool:
 
 def say(message: str) -> None:
     """Print one line for the user; standard output stays free for results."""
-    print(_object(message) if structured() else message, file=sys.stderr, flush=True)
+    text = _object(message) if structured() else clean(message)
+    print(text, file=sys.stderr, flush=True)
 
 
 def _object(message: str, **counts: Any) -> str:
@@ -55,7 +58,8 @@ class Progress:
     def __init__(
         self, label: str, total: int, unit: str, stream: TextIO | None = None, cached: int = 0
     ) -> None:
-        self.label, self.total, self.unit, self.cached = label, total, unit, cached
+        # A label may hold a model's name, which must not move the cursor.
+        self.label, self.total, self.unit, self.cached = clean(label), total, unit, cached
         self.stream = stream or sys.stderr
         self.json = structured()
         self.live = self.stream.isatty() and not self.json

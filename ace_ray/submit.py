@@ -88,6 +88,20 @@ def chosen_env(names: Sequence[str], environment: dict[str, str]) -> list[tuple[
     return [(name, environment[name]) for name in names]
 
 
+def outlives_job(store: str) -> bool:
+    """Return whether a store lies outside the job's own folder, which Ray deletes in time."""
+    return "://" in store or Path(store).is_absolute()
+
+
+def check_store(store: str) -> None:
+    """Refuse a store that would be thrown away with the job."""
+    if not outlives_job(store):
+        raise UsageError(
+            f"store {store}: is relative to the job's own folder, which is thrown away; give "
+            "--store a URI or an absolute path that all nodes share"
+        )
+
+
 def inside(file: str, folder: Path) -> str:
     """Return a file's path within the folder that is uploaded."""
     if not folder.is_dir():

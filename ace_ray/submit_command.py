@@ -23,7 +23,7 @@ from ace_ray.stopping import cause
     metavar="URL",
     help="The cluster's dashboard, as in http://head:8265.  [RAY_API_SERVER_ADDRESS]",
 )
-@click.option("--store", metavar="URI", help="Where all nodes can read and write.")
+@click.option("--store", metavar="URI", help="URI or absolute path that all nodes share.")
 @click.option("--data-root", metavar="DIR", help="Where all nodes can read the data sets.")
 @click.option(
     "--max-hours",
@@ -64,12 +64,22 @@ def submit(
       ace-ray submit my.yaml --address http://head:8265 --store s3://bucket/ace-store
     """
     from ace_ray.config import load
-    from ace_ray.submit import Cluster, Surroundings, base_id, chosen_env, entrypoint, inside
+    from ace_ray.submit import (
+        Cluster,
+        Surroundings,
+        base_id,
+        check_store,
+        chosen_env,
+        entrypoint,
+        inside,
+    )
 
     folder = Path(working_dir)
     given = {"store": store, "data_root": data_root}
     chosen = {name: value for name, value in given.items() if value is not None}
-    run = base_id(load(config, chosen))
+    settings = load(config, chosen)
+    check_store(settings.store)
+    run = base_id(settings)
     words = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
     words += [f"--max-hours={hours:g}"] if hours is not None else []
     command = entrypoint(config and inside(config, folder), words)

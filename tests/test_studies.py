@@ -404,6 +404,30 @@ def test_the_recommendation_follows_its_rule() -> None:
     assert text.startswith("Ship spline+ACE: ")
     assert "in-distribution HIGHER" in text
     assert "yet lower than temperature+ACE" in text
+
+    def dear(spec: Any, row: Any) -> float:
+        """Calibrators that help under shift and wreck what was right."""
+        worse = spec["method"] != "uncalibrated" and row["role"] == "id"
+        return row["ece"] + 0.4 * worse
+
+    text = recommended(dear)
+    assert text.startswith("Ship the network as it is")
+    assert "but is worse in-distribution (41." in text
+
+    def hardly(spec: Any, row: Any) -> float:
+        """ACE that gains less under shift than it costs in-distribution, where seeds disagree."""
+        alone = {"temperature": 0.1, "spline": 0.08}.get(spec["calibrator"], 0.3)
+        if spec["method"] != "ace":
+            return alone
+        return alone + (0.005 + 0.03 * (spec["seed"] - 2) if row["role"] == "id" else -0.0003)
+
+    text = recommended(hardly)
+    assert text.startswith("Ship spline: ")
+    assert "spline+ACE is lower under shift (7.97 %) but costs more in-distribution" in text
+    # Equal seed by seed is no test's matter.
+    same = summary(changed_by(lambda spec, row: 0.25))
+    assert same[-1].endswith("in-distribution ECE unchanged at 25.00 %.")
+
     text = recommended(lambda spec, row: row["ece"] + 0.5 * (spec["method"] == "ace"))
     assert text.startswith("Ship spline: ")
     assert "ACE does not help it" in text

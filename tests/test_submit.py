@@ -195,9 +195,20 @@ def test_an_address_that_is_no_dashboard(folder: Path, address: str) -> None:
 
 
 def test_the_config_must_be_uploaded(head: Head, folder: Path, tmp_path: Path) -> None:
-    done = ace_ray("submit", SMALL, "--address", head.address, "--working-dir", folder)
+    done = ace_ray(
+        *("submit", SMALL, "--address", head.address, "--working-dir", folder),
+        *("--store", tmp_path / "store"),
+    )
     assert done.code == 2
     assert "lies outside the folder that is uploaded" in done.error
+
+
+@pytest.mark.parametrize("given", [[], ["--store", "runs"]])
+def test_a_store_that_goes_with_the_job_is_refused(folder: Path, given: list[str]) -> None:
+    place = ("--address", "http://127.0.0.1:9", "--working-dir", folder)
+    done = ace_ray("submit", folder / "tiny.yaml", *place, *given)
+    assert done.code == 2
+    assert "thrown away; give --store a URI or an absolute path" in done.error
 
 
 def test_the_id_is_what_was_asked_for() -> None:

@@ -128,7 +128,9 @@ def holm_verdict(tests: Mapping[tuple[str, str], Significance | None]) -> list[s
         for (name, group), p in adjusted.items()
         if p >= SIGNIFICANT and significant(tests[name, group])
     ]
-    verdict = f"not significant any more: {', '.join(lost)}" if lost else "all marks stand"
+    marked = any(test is not None and significant(test) for test in tests.values())
+    stands = "all marks stand" if marked else "still no mark"
+    verdict = f"not significant any more: {', '.join(lost)}" if lost else stands
     return [f"after Holm's correction over the {len(adjusted)} comparisons: {verdict}"]
 
 

@@ -30,8 +30,9 @@ def recommendation(results: Results, model: str) -> str:
 
     The rule: the lowest mean ECE over the shifted columns, of equal weight, among methods whose
     in-distribution ECE is not significantly higher than that of their calibrator alone: over seeds
-    (t-test) and, where there is a bootstrap, over test samples too. A method that is higher than
-    its own calibrator but beats that choice on both counts is taken instead.
+    (t-test) and, where there is a bootstrap, over test samples too. Nor may a method cost more
+    in-distribution than it gains under shift, against its calibrator alone or the network as it
+    is. One that is significantly higher but beats that choice on both counts is taken instead.
     """
     prefix = f"{model}: " if len(results.models()) > 1 else ""
     if not results.own(model, results.shifted):
@@ -48,12 +49,16 @@ def recommendation(results: Results, model: str) -> str:
     raw = next((c for c in known if c.series.method == "uncalibrated"), None)
     if raw is None or len(known) < 2:
         return f"{prefix}No recommendation: too few complete measurements.{gone}"
-    harmless = min((c for c in known if not c.harms), key=lambda c: c.shifted)
-    better = [c for c in known if c.shifted < harmless.shifted and _lower(c, harmless)]
+    dear = [c for c in known if any(_costs_more(c, b) for b in known if _is_base(b, c))]
+    harmless = min((c for c in known if not c.harms and c not in dear), key=lambda c: c.shifted)
+    better = [
+        c for c in known if c not in dear and c.shifted < harmless.shifted and _lower(c, harmless)
+    ]
     best = min(better, key=lambda c: c.shifted, default=harmless)
     if best is raw:
         rival = min((c for c in known if c is not raw), key=lambda c: c.shifted)
-        but = " but is worse in-distribution" if rival.shifted < raw.shifted else ""
+        cost = "" if rival.level is None else f" ({_percent(rival.level)})"
+        but = f" but is worse in-distribution{cost}" if rival.shifted < raw.shifted else ""
         text = (
             "Ship the network as it is: nothing tried lowers its mean OOD ECE of "
             f"{_percent(raw.shifted)} without harm; "
@@ -67,13 +72,16 @@ def recommendation(results: Results, model: str) -> str:
         if best.harms and harmless.level is not None:
             text += f", yet lower than {harmless.name} ({_percent(harmless.level)})"
         text += "."
-        tempting = [c for c in known if c.harms and c.shifted < best.shifted]
+        tempting = [c for c in known if (c.harms or c in dear) and c.shifted < best.shifted]
         if tempting:
             low = min(tempting, key=lambda c: c.shifted)
-            text += (
-                f" {low.name} is lower under shift ({_percent(low.shifted)}) but significantly "
-                "worse in-distribution."
+            why = (
+                "is significantly worse in-distribution"
+                if low.harms
+                else "costs more in-distribution than it gains"
             )
+            text += f" {low.name} is lower under shift ({_percent(low.shifted)}) but {why}"
+            text += "." if low.level is None else f" ({_percent(low.level)})."
     return prefix + text + gone
 
 
@@ -101,6 +109,19 @@ def _own_inside(results: Results, model: str) -> Group | None:
 def _lower(one: _Candidate, other: _Candidate) -> bool:
     """Whether one is lower than the other in-distribution."""
     return one.level is not None and other.level is not None and one.level < other.level
+
+
+def _is_base(base: _Candidate, of: _Candidate) -> bool:
+    """Whether a method is to be compared with this one: its calibrator alone, or the network."""
+    own = of.series.method != "alone" and base.series == of.series.alone()
+    return base is not of and (own or base.series.method == "uncalibrated")
+
+
+def _costs_more(one: _Candidate, base: _Candidate) -> bool:
+    """Whether one is worse in-distribution by more than it is better under shift."""
+    if one.level is None or base.level is None or one.level <= base.level:
+        return False
+    return one.level - base.level > base.shifted - one.shifted
 
 
 def _inside(results: Results, series: Series) -> tuple[str, bool]:
@@ -172,6 +193,8 @@ def _change(results: Results, ace: Series, group: Group) -> str:
     if before is None or after is None:
         return f"{group.name} not known, trials are missing"
     numbers = f"{100 * np.mean(before):.2f} % -> {100 * np.mean(after):.2f} %"
+    if np.array_equal(before, after):
+        return f"{group.name} ECE unchanged at {_percent(float(np.mean(after)))}"
     test = compare(before, after)
     if test is None:
         return f"{group.name} ECE {numbers} (one seed, not tested)"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
+import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +68,8 @@ def read_weights(config: ModelConfig) -> bytes:
 
 def _find(config: ModelConfig) -> _Source:
     label = config.name
+    # A line for each of its attempts; what comes of them is said once, by us.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
         kind, identifier = parse_model_name(config.source)
     except ValueError as error:
@@ -184,8 +188,9 @@ def _unavailable(config: ModelConfig, kind: str, error: Exception) -> UsageError
             f"{config.name}: not a folder of timm's ({_line(error)}); it needs config.json and "
             "model.safetensors, as `timm.models.save_for_hf` writes them"
         )
+    said = textwrap.shorten(_line(error), 100, placeholder=" ...")
     return UsageError(
-        f"{config.name}: the hub cannot be reached or lacks these weights ({_line(error)[:80]}); "
+        f"{config.name}: the hub cannot be reached or lacks these weights ({said}); "
         "give a local file as `checkpoint:`, or a filled cache in HF_HOME"
     )
 

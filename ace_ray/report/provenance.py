@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -9,6 +10,8 @@ from urllib.parse import unquote
 from ace_ray.logits.table import read_marker
 from ace_ray.store import Store
 
+_NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+_FEW: Final = 2  # warnings that differ in a number alone and are still all shown
 _TINY: Final = 100  # samples of a hard set below which its calibrator is hardly determined
 
 
@@ -40,12 +43,25 @@ def logit_sources(store: Store, manifest: Mapping[str, Any]) -> list[LogitSource
 
 
 def grouped(warnings: Sequence[str]) -> list[Warned]:
-    """Return each warning once, with the trials that gave it ("trial: warning")."""
-    found: dict[str, list[str]] = {}
+    """Return each warning once, with the trials that gave it ("trial: warning").
+
+    Where several differ in a number alone, the first one speaks for them.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
     for warning in warnings:
         trial, colon, message = warning.partition(": ")
-        found.setdefault(message if colon else warning, []).extend([trial] if colon else [])
-    return [Warned(message, trials) for message, trials in found.items()]
+        message = message if colon else warning
+        alike = found.setdefault(_NUMBER.sub("#", message), {})
+        alike.setdefault(message, []).extend([trial] if colon else [])
+    return [one for alike in found.values() for one in _alike(alike)]
+
+
+def _alike(messages: Mapping[str, list[str]]) -> list[Warned]:
+    if len(messages) <= _FEW:
+        return [Warned(message, trials) for message, trials in messages.items()]
+    first = next(iter(messages))
+    trials = [trial for some in messages.values() for trial in some]
+    return [Warned(f"{first} (others: other numbers)", trials)]
 
 
 def noticed(rows: Sequence[Mapping[str, Any]]) -> list[Warned]:

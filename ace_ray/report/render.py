@@ -41,6 +41,13 @@ def read_figures(store: Store, run_id: str, studies: Sequence[str]) -> list[Figu
     return [Figure.from_plain(store.read_json(path)) for path in paths if store.has(path)]
 
 
+def warned(store: Store, run_id: str) -> list[Warned]:
+    """Return what the trials and the measurements of a run warn of."""
+    folder = f"runs/{run_id}"
+    trials = store.read_json(f"{folder}/summary.json")["warnings"]
+    return [*grouped(trials), *noticed(_measurements(store, folder))]
+
+
 def render(store: Store, run_id: str, studies: Sequence[str]) -> list[str]:
     """Write tables, figures and the page; return all paths of the report in the store."""
     folder = f"runs/{run_id}"
@@ -61,8 +68,7 @@ def render(store: Store, run_id: str, studies: Sequence[str]) -> list[str]:
         summary["missing"],
         [
             *(Warned(f"study {study} has no table and no figure", []) for study in lost),
-            *grouped(summary["warnings"]),
-            *noticed(_measurements(store, folder)),
+            *warned(store, run_id),
         ],
         tables,
         figures,

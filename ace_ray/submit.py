@@ -28,6 +28,7 @@ EXCLUDES: Final = (
     ".pytest_cache", ".hypothesis", "*.egg-info", ".env", ".env.*", "*.pem", ".aws", ".netrc",
 )  # fmt: skip
 _SECRET: Final = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|(^|_)KEY|KEY$|WEBHOOK|AUTH", re.I)
+_PATIENCE: Final = 20.0  # seconds that a head may take until it starts jobs
 _TRIES: Final = 1000  # ids of one run on one cluster
 
 
@@ -174,9 +175,7 @@ class Cluster:
             if job is not None:
                 return Submitted(name, attached=True)
             try:
-                self.client.submit_job(
-                    entrypoint=command, submission_id=name, runtime_env=surroundings.as_plain()
-                )
+                self._start(name, command, surroundings)
             except RuntimeError as error:
                 # Another submission of the same run came first, a moment ago.
                 if "already exists" in str(error):
@@ -186,6 +185,20 @@ class Cluster:
                 raise UsageError(f"the job cannot be uploaded: {_last_line(error)}") from None
             return Submitted(name, attached=False)
         raise UsageError(f"{self.address} has {_TRIES:,} jobs of run {run}; start another cluster")
+
+    def _start(self, name: str, command: str, surroundings: Surroundings) -> None:
+        """Start a job; a head that has just come up needs a moment before it can."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self.client.submit_job(
+                    entrypoint=command, submission_id=name, runtime_env=surroundings.as_plain()
+                )
+                return
+            except RuntimeError as error:
+                if "No available agent" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(1)
 
     def follow(self, name: str) -> None:
         """Show the job's log until it ends.

@@ -21,7 +21,7 @@ import yaml
 
 from ace_ray.config import load
 from ace_ray.errors import UsageError
-from ace_ray.submit import EXCLUDES, Surroundings, base_id, chosen_env
+from ace_ray.submit import EXCLUDES, Cluster, Surroundings, base_id, chosen_env
 from tests.conftest import ROOT, SMALL, Done, ace_ray, command
 
 TINY = """
@@ -235,6 +235,28 @@ def test_the_runtime_environment(tmp_path: Path) -> None:
     assert Surroundings(working_dir=tmp_path, image="r/i:1").as_plain()["image_uri"] == "r/i:1"
     with pytest.raises(UsageError, match="exclude each other"):
         Surroundings(working_dir=tmp_path, image="r/i:1", pip=["x"]).as_plain()
+
+
+def test_a_head_that_has_just_come_up_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = iter(["No available agent to submit job, please try again later.", "", "no space"])
+
+    class Server:
+        def list_jobs(self) -> list[object]:
+            return []
+
+        def submit_job(self, **_: object) -> None:
+            if text := next(said):
+                raise RuntimeError(f"Request failed with status code 500: {text}")
+
+    cluster = object.__new__(Cluster)
+    cluster.address, cluster.client = "http://head:8265", Server()
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    around = Surroundings(working_dir=tmp_path)
+    assert cluster.submit("run", "true", around) == ("run", False)
+    with pytest.raises(UsageError, match=r"refused the job: .*no space"):
+        cluster.submit("run", "true", around)
 
 
 def test_no_secret_is_handed_on() -> None:

@@ -7,8 +7,9 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 
 .PHONY: demo test test-all lint bench clean
 
-# Two processes: most of a Ray test is waiting. Files stay together, for their fixtures' sake.
-PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile
+# Two processes: Ray tests wait a lot. Files stay together, for their fixtures' sake, and in order:
+# the long ones are not the last.
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # Installed once per change of the requirements; the stamps keep later calls instant.
 .venv/base: pyproject.toml constraints.txt

@@ -123,7 +123,9 @@ def test_more_workers_and_shuffled_blocks_give_the_same_bytes(
     assert parts(found) == parts(markers(reference))  # names, rows and sha256
 
 
-@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 7, 50])
+@pytest.mark.parametrize(
+    "batch", [pytest.param(1, marks=pytest.mark.slow), 7, pytest.param(50, marks=pytest.mark.slow)]
+)
 def test_the_batch_size_moves_a_logit_by_rounding_only(
     reference: Path, tmp_path: Path, batch: int
 ) -> None:

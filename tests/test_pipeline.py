@@ -301,6 +301,7 @@ def test_a_trial_that_cannot_be_fitted_is_one_line_and_exit_code_1(
     assert (again["finished"], again["trials_recorded"]) == (False, 4)
 
 
+@pytest.mark.slow
 def test_one_worker_or_two_give_the_same_bytes(small_run: dict[str, Any], tmp_path: Path) -> None:
     done = ace_ray("run", SMALL, "--store", tmp_path / "one", "--cpus", 1, "--json")
     assert done.code == 0, done.stderr
@@ -371,6 +372,7 @@ def test_two_configurations_share_a_store_without_replacing_each_other(
     assert ace_ray("validate", small_run["run_id"], "--store", store).code == 0
 
 
+@pytest.mark.slow
 def test_every_calibrator_goes_through_the_sweep(small_run: dict[str, Any], tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(small_run["store"], store)
